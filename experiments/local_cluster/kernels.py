@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from prism_jax.trace.kernels import TraceKernels
-from prism_jax.trace.trace import Trace
+from prism_jax.trace.trace import Trace, TraceKernels
 
 Place = tuple[int, str, str, int]  # op of the first run, name, stream, and how often the op has run it before
 

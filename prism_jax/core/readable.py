@@ -191,6 +191,16 @@ def some(texts: Sequence[str], most: int, between: str = ", ") -> str:
     return between.join(texts[:most]) + rest
 
 
+def first_few(texts: Sequence[str], most: int) -> str:
+    """The first `most` texts, with an ellipsis where there are more.
+
+    Example:
+        >>> first_few(["a", "b", "c"], 2)
+        'a, b, ...'
+    """
+    return ", ".join(texts[:most]) + (", ..." if len(texts) > most else "")
+
+
 def short_numbers(values: Iterable[float], digits: int = DIGITS) -> tuple[float, ...]:
     """Rounds numbers to significant digits.
 

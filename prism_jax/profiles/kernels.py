@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
-from ..trace.kernels import KernelPool
 from ..trace.pipeline import TRANSFERS
+from ..trace.trace import KernelPool
 from .annotated import kernel_streams
 from .events import RankProfile, Spans, What
 from .ops import RankOps, Rows

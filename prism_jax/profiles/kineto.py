@@ -20,8 +20,7 @@ from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
 from ..core.units import format_s
 from ..trace.columns import MAX_ROWS
-from ..trace.kernels import KernelPool, KernelRows
-from ..trace.trace import BusyClass, JobShape, OpTable, check_columns
+from ..trace.trace import BusyClass, JobShape, KernelPool, KernelRows, OpTable, check_columns
 from .annotated import annotated_ops, gpu_ops, host_ops, is_annotated, placed
 from .clocks import Clocks, Meetings, compare_clocks
 from .events import RankProfile, Spans, What, codes_of, read_profiles

@@ -122,13 +122,12 @@ def _steps(one: Trace | StepLog) -> RunSteps:
     Raises:
         DataError: a step takes no time.
     """
-    step_s = np.asarray(one.step_s, np.float64)
+    step_s = one.step_s
     if len(step_s) < FEWEST_STEPS or not (step_s > 0.0).all():
         raise DataError(
             f"{one.source}: {len(step_s)} recorded steps; a comparison needs {FEWEST_STEPS} or more, of positive time"
         )
-    n_steps = np.asarray(one.n_steps if isinstance(one, StepLog) else np.ones(len(step_s)), np.int64)
-    return RunSteps(one.source, np.asarray(one.steps, np.int64), step_s, n_steps)
+    return RunSteps(one.source, one.steps, step_s, one.n_steps.astype(np.int64))
 
 
 def _parts(read: Sequence[Sequence[Trace | StepLog]], run_spread: float | None) -> dict[str, RatioInterval]:
@@ -137,21 +136,19 @@ def _parts(read: Sequence[Sequence[Trace | StepLog]], run_spread: float | None) 
     names = [name for name in parts[0][0] if all(name in one for side in parts for one in side)]
     found = {}
     for name in names[:MOST_PARTS]:
-        runs = []
-        for side, own in zip(read, parts, strict=True):
-            steps = [_steps(one) for one in side]
-            runs.append([_of_part(run, one[name]) for run, one in zip(steps, own, strict=True)])
-        if all(run is not None for side in runs for run in side):
-            found[name] = compared_runs(runs[0], runs[1], run_spread).typical
+        a, b = (
+            [_of_part(one, own[name]) for one, own in zip(side, of_side, strict=True)]
+            for side, of_side in zip(read, parts, strict=True)
+        )
+        if min(len(run.step) for run in (*a, *b)) >= FEWEST_STEPS:
+            found[name] = compared_runs(a, b, run_spread).typical
     return found
 
 
-def _of_part(run: RunSteps, seconds: Floats) -> RunSteps | None:
-    """The part in place of the step; None where few steps have it."""
+def _of_part(one: Trace | StepLog, seconds: Floats) -> RunSteps:
+    """The part in place of the step, in the steps that have it."""
     there = np.isfinite(seconds) & (seconds > 0.0)
-    if there.sum() < FEWEST_STEPS:
-        return None
-    return RunSteps(run.source, run.step[there], seconds[there], run.n_steps[there])
+    return RunSteps(one.source, one.steps[there], seconds[there], one.n_steps[there].astype(np.int64))
 
 
 def part_seconds(one: Trace | StepLog) -> Mapping[str, Floats]:

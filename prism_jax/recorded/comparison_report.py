@@ -62,12 +62,7 @@ class TraceComparisonReport(Report):
             title=f"{', '.join(self.a)} -> {', '.join(self.b)}",
             verdict=verdict,
             tone=tone,
-            facts={
-                "typical": _words(self.typical),
-                **since,
-                "p50": _words(self.p50),
-                "p95": _words(self.p95),
-            },
+            facts={"typical": _words(self.typical), **since, "p50": _words(self.p50), "p95": _words(self.p95)},
             evidence=f"{self.n_steps_a:,} and {self.n_steps_b:,} recorded steps, {paired}",
             assumptions=(f"the level of runs of one program has a spread of {self.run_spread:.2%}",),
             next_step=f"{self._next}; {more(self.notes)}",
@@ -104,26 +99,24 @@ class TraceComparisonReport(Report):
 
     def blocks(self) -> Sequence[Block]:
         rows = {"typical step": self.typical, "p50": self.p50, "p95": self.p95, **self.ratios}
-        table = [(name, format_s(one.a_s), format_s(one.b_s), *_cells(one)) for name, one in rows.items()]
+        table = [
+            (name, format_s(one.a_s), format_s(one.b_s), *_percents(one), "beyond noise" * one.is_beyond_noise)
+            for name, one in rows.items()
+        ]
         change = [] if self.change is None else [Facts("Change within the runs", {"from": _change_words(self.change)})]
         columns = ("", "A", "B", "B over A", "95%", "")
         return (Table("Steps", columns, table), *change, *note_blocks(self.notes))
 
 
-def _percent(one: RatioInterval) -> str:
+def _percents(one: RatioInterval | ChangeOfRatio) -> tuple[str, str]:
+    """The ratio and its interval."""
     low, middle, high = (percent(value - 1.0, sign=True) for value in (one.low, one.ratio, one.high))
-    return f"{middle} (95%: {low} to {high})"
+    return middle, f"{low} to {high}"
 
 
 def _words(one: RatioInterval) -> str:
-    return f"{format_s(one.a_s)} -> {format_s(one.b_s)}, {_percent(one)}"
-
-
-def _cells(one: RatioInterval) -> tuple[str, ...]:
-    low, middle, high = (percent(value - 1.0, sign=True) for value in (one.low, one.ratio, one.high))
-    return middle, f"{low} to {high}", "beyond noise" if one.is_beyond_noise else ""
+    return "{} -> {}, {} (95%: {})".format(format_s(one.a_s), format_s(one.b_s), *_percents(one))
 
 
 def _change_words(change: ChangeOfRatio) -> str:
-    low, middle, high = (percent(value - 1.0, sign=True) for value in (change.low, change.ratio, change.high))
-    return f"step {change.step:,}: {middle} (95%: {low} to {high})"
+    return "step {:,}: {} (95%: {})".format(change.step, *_percents(change))

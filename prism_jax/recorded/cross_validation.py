@@ -109,7 +109,9 @@ def score_split(
     """Fit on one part of `recorded`, predict, and compare with the other part."""
     step_s = recorded.step_s
     measured_s, n_test = step_s[split.test], len(split.test)
-    known = _chosen(recorded, split)
+    known = recorded.choose(split.train)
+    if split.replicas is not None and isinstance(known, Trace):
+        known = known.choose(replicas=split.replicas)
     prediction, _ = fit_and_predict(known, seed=seed, n_draw=n_draw, n_test=n_test)
     measured = MeasuredQuantiles(*(float(np.quantile(measured_s, p)) for p in (0.5, 0.95)))
     predicted = Quantiles.of(lambda p: prediction.expected(p, n_test))
@@ -166,12 +168,6 @@ def _reused(known: Trace | StepLog, split: StepSplit) -> tuple[str, Floats]:
     if isinstance(known, Trace) and split.replicas is not None:
         return f"slowest of {len(split.replicas)} replicas", slowest_recorded(known)
     return "recorded steps", known.step_s
-
-
-def _chosen(recorded: Trace | StepLog, split: StepSplit) -> Trace | StepLog:
-    if isinstance(recorded, Trace):
-        return recorded.choose(steps=split.train, replicas=split.replicas)
-    return recorded.choose(split.train)
 
 
 def _naive(values_s: Floats, measured_s: Floats) -> NaiveScore:

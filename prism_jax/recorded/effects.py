@@ -16,7 +16,7 @@ takes no time in a step in which the second collective begins before the first h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -110,6 +110,11 @@ class Effects:
     pool_step: Ints
     strata: Strata
     evidence: VarianceShares
+
+    def astype(self, dtype: type[np.floating]) -> Effects:
+        """The same in another precision."""
+        log_s = {name: getattr(self, name).astype(dtype) for name in ("base", "step", "rank", "pool")}
+        return replace(self, **log_s)
 
 
 def fit_effects(trace: Trace, run_s: Floats) -> Effects | None:

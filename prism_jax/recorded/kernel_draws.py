@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..core.arrays import Floats, Ints
-from ..trace.kernels import TraceKernels
+from ..trace.trace import TraceKernels
 
 N_GRID = 4096
 MOST_SD = 10.0  # of a sum; beyond it, and the largest single kernel, nothing is drawn

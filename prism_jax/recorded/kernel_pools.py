@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
-from ..trace.kernels import TraceKernels
+from ..trace.trace import TraceKernels
 from .factor_shape import choose_shape
 from .kernel_draws import entry_means
 from .recorded_job import RecordedJob
@@ -30,7 +30,7 @@ class PoolFacts:
     """One pool of kernels.
 
     Attributes:
-        name, shapes, stream: of the kernels (`trace.kernels.KernelPool`).
+        name, shapes, stream: of the kernels (`trace.trace.KernelPool`).
         count: recorded kernels.
         mean_s: of a kernel.
         share: of the time of all runs of kernels.

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
-from ..core.errors import DataError
 from ..core.robust import robust_sd
 
 RUN_SPREAD = 0.006  # sd of the level of a run, a share: chosen on half of 124 groups of training runs (experiments/trace_compare)
@@ -111,26 +110,17 @@ def compared_runs(a: Sequence[RunSteps], b: Sequence[RunSteps], run_spread: floa
     """The steps of runs B against those of runs A.
 
     Args:
-        a, b: at least one run each, of at least eight entries.
+        a, b: at least one run each, of at least `FEWEST_STEPS` entries.
         run_spread: sd of the level of a run, a share; None: learnt from several runs of a side, else the usual one.
-
-    Raises:
-        DataError: a run has too few steps.
     """
     runs = (*a, *b)
-    for run in runs:
-        if len(run.step_s) < FEWEST_STEPS:
-            raise DataError(
-                f"{run.source}: {len(run.step_s)} recorded steps; a comparison needs {FEWEST_STEPS} or more"
-            )
     paired = _paired(runs)
     if paired is None:
         series = [_blocks(run.step_s * run.n_steps, run.n_steps) for run in runs]
         level = np.array([np.median(one) for one in series])
         errors = np.array([_batch_error(one) for one in series])
-        within = math.sqrt(
-            float((errors[: len(a)] ** 2).sum()) / len(a) ** 2 + float((errors[len(a) :] ** 2).sum()) / len(b) ** 2
-        )
+        sides = errors[: len(a)], errors[len(a) :]
+        within = math.sqrt(sum(float((side**2).sum()) / len(side) ** 2 for side in sides))
         difference = float(level[len(a) :].mean() - level[: len(a)].mean())
     else:
         step, n_steps, seconds = paired
@@ -151,11 +141,8 @@ def compared_runs(a: Sequence[RunSteps], b: Sequence[RunSteps], run_spread: floa
     change = _change(ratio, log_ratio, step, Z95 * drift * math.sqrt(share))
     if change is not None:  # a median of two levels is one of them
         is_after = np.array(first) >= change.step
-        difference = float(
-            np.average(
-                [np.median(ratio[part]) for part in (~is_after, is_after)], weights=[(~is_after).sum(), is_after.sum()]
-            )
-        )
+        levels = [np.median(ratio[part]) for part in (~is_after, is_after)]
+        difference = float(np.average(levels, weights=[(~is_after).sum(), is_after.sum()]))
     typical = _interval(*sides_s, difference, half)
     return RunsComparison(typical, change, True, len(step), spread, points)
 

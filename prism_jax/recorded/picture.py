@@ -18,31 +18,25 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats
 from ..core.errors import DataError, printable
 from ..core.picture import GREY, INDIGO, WINE, name_time_axis, new_figure, style
-from ..core.readable import time_to
-from ..explain.types import Stragglers
+from ..core.readable import counted, first_few, time_to
 from .comparison_report import TraceComparisonReport
 from .kernel_report import TraceKernelsReport, short
-from .prediction import LEVEL, PredictedCurve, TracePrediction, predicted_curve
+from .prediction import LEVEL, PredictedCurve
 from .prediction_report import PredictedCurves, TracePredictionReport, WhatIfReport
 
 MOST_NUMBERED = 96  # workers; more would be a grey mass of digits
 MOST_NAMED = 6  # worst workers
 
 
-def plot_workers(found: Stragglers, rank: NDArray, title: str) -> Figure:
+def plot_workers(by_worker: Floats, cells: Sequence[tuple[int, ...]], rank: NDArray, title: str) -> Figure:
     """Slowdown that every worker alone causes, by pipeline stage and data-parallel rank; a box marks the worst.
 
     Args:
-        found: who slowed the job down.
+        by_worker: [replica, stage] slowdown.
+        cells: (replica, stage) of the worst workers.
         rank: [replica, stage] global rank of every worker.
         title: of the figure.
     """
-    return _draw_workers(
-        found.by_worker, [tuple(cell) for cell in found.worst], rank, f"{title}: S = {found.slowdown:.3f}"
-    )
-
-
-def _draw_workers(by_worker: Floats, cells: Sequence[tuple[int, ...]], rank: NDArray, title: str) -> Figure:
     values = by_worker.T  # stages are rows
     n_stage, n_replica = values.shape
     with style():
@@ -63,10 +57,8 @@ def _draw_workers(by_worker: Floats, cells: Sequence[tuple[int, ...]], rank: NDA
             _box(ax, replica, stage, width=1.8 if numbered else 0.6)
         bar = figure.colorbar(image, ax=ax, label="slowdown", fraction=0.08, pad=0.02)
         bar.ax.ticklabel_format(useOffset=False)
-        worst = ", ".join(str(rank[cell]) for cell in cells[:MOST_NAMED])
-        more = ", ..." if len(cells) > MOST_NAMED else ""
-        ranks = "rank" if len(cells) == 1 else "ranks"
-        ax.set_title(f"{title}; worst {ranks} {worst}{more}")
+        worst = first_few([str(rank[cell]) for cell in cells], MOST_NAMED)
+        ax.set_title(f"{title}; worst {'rank' if len(cells) == 1 else 'ranks'} {worst}")
     return figure
 
 
@@ -95,49 +87,31 @@ def draw_workers(report: WhatIfReport) -> Figure:
     rank = np.array(report.ranks)
     by_worker = np.array([[report.by_rank[str(one)] for one in replica] for replica in report.ranks])
     cells = [cell for worst in report.worst_ranks for cell in zip(*np.nonzero(rank == worst), strict=True)]
-    return _draw_workers(by_worker, cells, rank, f"{report.info.title}: S = {report.slowdown:.3f}")
+    return plot_workers(by_worker, cells, rank, f"{report.info.title}: S = {report.slowdown:.3f}")
 
 
 MARKS = {"p50": (0.5, "o"), "p95": (0.95, "s"), "p99": (0.99, "^")}
 
 
-def plot_trace_prediction(
-    prediction: TracePrediction,
-    recorded_s: Floats,
-    title: str,
-    held_out: tuple[TracePrediction, Floats] | None = None,
-    other_job: str = "",
-) -> Figure:
-    """The prediction from all recorded steps; next to it, if given, a prediction from some steps and the steps held out.
-
-    The band on the left is that of the long-run distribution, on the right that of so many steps as were held out, which scatter.
+def plot_prediction(curves: PredictedCurves, title: str, other_job: str = "") -> Figure:
+    """The prediction from all recorded steps; next to it, if there is one, a prediction from some steps and the steps held out.
 
     Args:
-        prediction: from all recorded steps.
-        recorded_s: [step] their times, seconds.
+        curves: seconds.
         title: of the figure.
-        held_out: a prediction and the recorded steps that it did not see.
         other_job: what tells the predicted job from the recorded one, "16 replicas"; recorded steps are not drawn next to it.
     """
-    curves = PredictedCurves(
-        predicted_curve(prediction, recorded_s),
-        None if held_out is None else predicted_curve(*held_out, n_band=len(held_out[1])),
-    )
-    return _draw_prediction(curves, title, other_job)
-
-
-def _draw_prediction(curves: PredictedCurves, title: str, other_job: str) -> Figure:
     fitted, held_out = curves.fitted, curves.held_out
     with style():
         figure = new_figure((12.0 if held_out else 7.4, 4.8), title)
         n_panel = 2 if held_out else 1
         first = figure.add_subplot(1, n_panel, 1)
         shown = replace(fitted, measured_s=()) if other_job else fitted
-        _panel(first, shown, f"{_steps(fitted.n_measured)} recorded")
+        _panel(first, shown, f"{counted(fitted.n_measured, 'step')} recorded")
         first.set_title(f"Predicted job: {other_job}" if other_job else "All recorded steps fitted")
         if held_out:
             second = figure.add_subplot(1, n_panel, 2, sharex=None if other_job else first)
-            _panel(second, held_out, f"{_steps(held_out.n_measured)} held out")
+            _panel(second, held_out, f"{counted(held_out.n_measured, 'step')} held out")
             second.set_title(f"Check{' on the recorded job' if other_job else ''}: steps that were not fitted")
         for ax in figure.axes:
             name_time_axis(ax.xaxis, "step time")
@@ -146,7 +120,11 @@ def _draw_prediction(curves: PredictedCurves, title: str, other_job: str) -> Fig
 
 def _panel(ax: Axes, curve: PredictedCurve, label: str) -> None:
     """One prediction, its band, and the measured steps, if any."""
-    band = f"{LEVEL:.0%} of samples of {_steps(curve.n_band)}" if curve.n_band else f"{LEVEL:.0%} interval, long run"
+    band = (
+        f"{LEVEL:.0%} of samples of {counted(curve.n_band, 'step')}"
+        if curve.n_band
+        else f"{LEVEL:.0%} interval, long run"
+    )
     ax.fill_betweenx(curve.level, curve.low_s, curve.high_s, color=INDIGO, alpha=0.18, linewidth=0, label=band)
     ax.plot(curve.middle_s, curve.level, color=INDIGO, label="predicted")
     for name, (p, marker) in MARKS.items():
@@ -169,10 +147,6 @@ def _measured(ax: Axes, ordered: Floats, label: str) -> None:
     ax.plot(ordered, share[1:], "|", color=WINE, markersize=5)
 
 
-def _steps(n: int) -> str:
-    return "1 step" if n == 1 else f"{n:,} steps"
-
-
 def draw_trace_prediction(report: TracePredictionReport) -> Figure:
     """Recorded and predicted steps, and the check.
 
@@ -183,7 +157,7 @@ def draw_trace_prediction(report: TracePredictionReport) -> Figure:
         raise DataError(
             "this prediction was saved by an older version, which kept no curves. Predict again to draw it."
         )
-    return _draw_prediction(report.curves, f"{report.info.title}: unrecorded steps", report.asked.described())
+    return plot_prediction(report.curves, f"{report.info.title}: unrecorded steps", report.asked.described())
 
 
 MOST_DRAWN = 12  # kernels

@@ -16,7 +16,7 @@ from ..trace.level_changes import levels_note
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
 from .kernels_of_trace import with_kernels
-from .prediction import LEVEL, TracePrediction, doubts, mean_of_splits, predicted_curve
+from .prediction import LEVEL, TracePrediction, doubts, mean_of_splits
 from .prediction_report import (
     CheckFacts,
     EvidenceFacts,
@@ -88,7 +88,7 @@ def predict_trace(
     _check_asked(found, asked, check)
     fraction, more_notes = _fraction(found, check.train_fraction, check.fit_replicas)
     changed = levels_note(found.step_s, found.steps)
-    more_notes = [*more_notes, *([changed] if changed else [])]
+    more_notes += [changed] if changed else []
     from .cross_validation import fit_and_predict, splits  # here, so that mistakes above do not wait for them
     from .replay import replay_recorded
 
@@ -100,7 +100,7 @@ def predict_trace(
     replay = None if job is None else replay_recorded(job.trace)
     if job is not None and job.kernels is not None:
         n_pool, n_run = job.kernels.n_pool, len(job.kernels.op)
-        more_notes = [*more_notes, f"kernels of {n_pool:,} kinds are drawn anew in {n_run:,} operations of a replica"]
+        more_notes.append(f"kernels of {n_pool:,} kinds are drawn anew in {n_run:,} operations of a replica")
     scores, held_out = _scores(found, chosen, seed, n_draw, progress)
     return TracePredictionReport(
         info=trace_facts(found, n_left_out, more_notes),
@@ -114,10 +114,7 @@ def predict_trace(
         evidence=None if job is None else evidence_facts(job),
         replay=replay,
         check=check_facts(scores) if scores else None,
-        curves=PredictedCurves(
-            predicted_curve(prediction, found.step_s),
-            None if held_out is None else predicted_curve(*held_out, n_band=len(held_out[1])),
-        ),
+        curves=PredictedCurves.of(prediction, found.step_s, held_out),
     )
 
 

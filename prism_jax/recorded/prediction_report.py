@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from ..core.arrays import Floats
 from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, more
 from ..core.readable import counted, percent, some, time_to, time_with_error, times_to
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
 from ..core.units import format_s
-from .prediction import MomentMatch, PredictedCurve
+from .prediction import MomentMatch, PredictedCurve, TracePrediction, predicted_curve
 from .report import (
     FAR,
     QUANTILES,
@@ -104,6 +105,18 @@ class PredictedCurves:
 
     fitted: PredictedCurve
     held_out: Annotated[PredictedCurve | None, WHERE_KNOWN] = None
+
+    @classmethod
+    def of(
+        cls, prediction: TracePrediction, recorded_s: Floats, held_out: tuple[TracePrediction, Floats] | None
+    ) -> PredictedCurves:
+        """The curves of a prediction from all recorded steps and, if given, of one from some steps and the others.
+
+        The band of the first is that of the long-run distribution, of the second that of so many steps as were held out, which
+        scatter.
+        """
+        fitted = predicted_curve(prediction, recorded_s)
+        return cls(fitted, None if held_out is None else predicted_curve(*held_out, n_band=len(held_out[1])))
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,6 @@ def trace_facts(recorded: Trace | StepLog, n_left_out: int = 0, more_notes: Sequ
     times = {name: float(np.quantile(step_s, p)) for name, p in QUANTILES.items()}
     is_log = isinstance(recorded, StepLog)
     ranks = recorded.ranks if isinstance(recorded, StepLog) else None
-    n_steps = recorded.n_steps if isinstance(recorded, StepLog) else np.ones(len(step_s), np.int32)
     return TraceFacts(
         what="step log" if is_log else "trace",
         name=recorded.name if is_log else None,
@@ -165,13 +164,13 @@ def trace_facts(recorded: Trace | StepLog, n_left_out: int = 0, more_notes: Sequ
         notes=(*recorded.notes, *_means(recorded), *more_notes),
         op_types=None if is_log else _op_types(recorded),
         busy=(None if is_log else recorded.busy) or None,
-        stalls=stalls(np.asarray(recorded.steps), np.asarray(step_s, float), n_steps, ranks),
+        stalls=stalls(recorded.steps, step_s, recorded.n_steps, ranks),
         slow_ranks=(None if ranks is None else slow_ranks(ranks)) or None,
     )
 
 
 def _means(recorded: Trace | StepLog) -> list[str]:
-    longest = int(recorded.n_steps.max()) if isinstance(recorded, StepLog) else 1
+    longest = int(recorded.n_steps.max())
     if longest == 1:
         return []
     return [

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ..core.arrays import Floats, Ints
+from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..trace.pipeline import BACKWARD, FORWARD
 from .effects import LEAST_STRATUM, Effects
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
 N_REFIT = 40
-
-
 MAX_DRAWN = 2**21  # durations that are drawn at a time
 
 
@@ -56,54 +54,36 @@ class StepSampler:
     Attributes:
         program: replay of the job at the number of replicas that is asked for.
         run_s, gap_s: [op, replica, step] as recorded.
-        op: [mb, signature] ops that are drawn micro-batch by micro-batch.
-        base_s: [mb, signature] log seconds.
-        step_effect: [signature, step]; rank_effect: [signature, replica]; log factors.
-        pool: [signature, entry] log factors of recorded micro-batches, from short to long.
-        pool_step: [entry] recorded step of an entry.
+        effects: of the compute that is drawn micro-batch by micro-batch; None if there is none.
         spread: [within, replica, step] factors of the parts of a normal score: deviation within a replica's step, of the
             replica's mean, of the step's mean.
-        same_replicas: whether the replicas are the recorded ones; others take after a recorded one each, drawn anew per step.
         kernels: own parts of the kernels inside runs, drawn anew for every run; None: as they were recorded.
     """
 
     program: ReplayProgram
     run_s: NDArray
     gap_s: NDArray
-    op: Ints
-    base_s: NDArray
-    step_effect: NDArray
-    rank_effect: NDArray
-    pool: NDArray
-    pool_step: Ints
+    effects: Effects | None
     spread: NDArray
-    same_replicas: bool
     kernels: KernelDraws | None = None
+
+    @property
+    def same_replicas(self) -> bool:
+        """Whether the replicas are the recorded ones; others take after a recorded one each, drawn anew per step."""
+        return self.program.n_replica == self.run_s.shape[1]
 
 
 def step_law(job: RecordedJob, n_replica: int | None = None, dtype: type[np.floating] = np.float32) -> StepSampler:
     """The law of new steps of `job` with `n_replica` data-parallel replicas (those of the job by default)."""
     trace, found = job.trace, job.effects
     wanted = trace.job.dp if n_replica is None else n_replica
-    n_step, n_recorded = len(trace.steps), trace.n_replica
-    empty = np.zeros((0, 0))
-    op, base, step, rank, pool, pool_step, spread = (
-        (found.op, found.base, found.step, found.rank, found.pool, found.pool_step, _spread(found, wanted / n_recorded, wanted))
-        if found
-        else (empty, empty, np.zeros((0, n_step)), np.zeros((0, n_recorded)), np.zeros((0, 1)), np.zeros(1), np.ones(3))
-    )  # fmt: skip
+    spread = np.ones(3) if found is None else _spread(found, wanted / trace.n_replica, wanted)
     return StepSampler(
         program=replay_program(trace, job.waits.needs, wanted),
         run_s=job.shared_s.astype(dtype),
         gap_s=job.gap_s.astype(dtype),
-        op=op.astype(np.int32),
-        base_s=base.astype(dtype),
-        step_effect=step.astype(dtype),
-        rank_effect=rank.astype(dtype),
-        pool=pool.astype(dtype),
-        pool_step=pool_step.astype(np.int32),
+        effects=None if found is None else found.astype(dtype),
         spread=spread.astype(dtype),
-        same_replicas=wanted == n_recorded,
         kernels=job.kernels,
     )
 
@@ -160,8 +140,9 @@ def drawn_durations(
     law: StepSampler, streams: StepStreams, weight: Floats, n_draw: int
 ) -> Iterator[tuple[NDArray, NDArray]]:
     """Work and gaps [op, replica, draw] of `n_draw` new steps, some at a time; each the same however many these are."""
-    n_replica, most = law.program.n_replica, max(1, MAX_DRAWN // (law.run_s.shape[0] * law.program.n_replica))
-    below = np.cumsum(weight[law.pool_step])
+    n_replica, effects = law.program.n_replica, law.effects
+    most = max(1, MAX_DRAWN // (law.run_s.shape[0] * n_replica))
+    below = None if effects is None else np.cumsum(weight[effects.pool_step])
     for first in range(0, n_draw, most):
         n = min(most, n_draw - first)
         step = _entry(np.cumsum(weight), streams.step.random(n))
@@ -169,13 +150,13 @@ def drawn_durations(
         if not law.same_replicas:
             rank = streams.rank.integers(law.run_s.shape[1], size=(n, n_replica)).T
         run, gap = law.run_s[:, rank, step], law.gap_s[:, rank, step]
-        if law.op.size:
-            own = streams.score.standard_normal((n, len(law.op), n_replica), dtype=np.float32)
+        if effects is not None and below is not None:
+            own = streams.score.standard_normal((n, len(effects.op), n_replica), dtype=np.float32)
             score = _scores(law.spread, np.moveaxis(own, 0, -1).astype(law.spread.dtype, copy=False))
             entry = _entry(below, ndtr(score))
-            effect = law.step_effect[:, step][:, None] + law.rank_effect[:, rank]  # [signature, replica, draw]
-            log_s = law.base_s[:, :, None, None] + effect + np.moveaxis(law.pool[:, entry], 0, 1)
-            run[law.op] = np.exp(log_s, out=log_s)
+            effect = effects.step[:, step][:, None] + effects.rank[:, rank]  # [signature, replica, draw]
+            log_s = effects.base[:, :, None, None] + effect + np.moveaxis(effects.pool[:, entry], 0, 1)
+            run[effects.op] = np.exp(log_s, out=log_s)
         if law.kernels is not None:
             u = np.moveaxis(streams.kernel.random((n, len(law.kernels.op), n_replica)), 0, -1)
             run[law.kernels.op] *= law.kernels.drawn(u)

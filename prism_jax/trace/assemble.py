@@ -1,19 +1,29 @@
-"""Rows of a trace laid out as dense arrays (op, replica, step), with what is incomplete left out and named."""
+"""Rows of a trace laid out as dense arrays (op, replica, step), with what is incomplete left out and named.
+
+Every replica and step runs the same kernels, so an entry of the layout of kernels is a kernel's place in the program: the op, the
+name, and how often the op has run it before. Where sizes at a place change from step to step (sequences of any length), its pool
+is that of all such sizes.
+"""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Ints
 from ..core.errors import DataError
-from .kernels import TraceKernels, lay_out
-from .trace import NONE, JobShape, OpTable, Trace, TraceOp
+from .rank_times import earlier
+from .trace import ANY_SIZE, NONE, JobShape, KernelPool, KernelRows, OpTable, Trace, TraceKernels, TraceOp
 
 Keys = NDArray[np.int64]
 FIELDS = ("pp", "op_type", "seq", "stream", "group", "micro_batch", "chunk")  # that tell ops of a step apart
 MAX_KEY = 2**62
 MAX_CELLS = 200_000_000  # of (op, replica, step): 1.6 GB of start times
+MAX_KERNEL_CELLS = 50_000_000  # of (entry, replica, step): 400 MB
+VARYING = "varying"  # shapes of kernels that are nothing alike
+_NUMBER = re.compile(r"(\d+)")
 
 
 def assemble(table: OpTable, job: JobShape) -> Trace:
@@ -125,7 +135,9 @@ def _recorded_replicas(table: OpTable, job: JobShape) -> NDArray[np.int32]:
 def _op_keys(table: OpTable) -> tuple[NDArray[np.intp], NDArray]:
     """Index of every row's op among the distinct ops, and those: (pp, op_type, seq, stream, group, micro_batch, chunk)."""
     key, n = np.zeros(len(table), dtype=np.int64), 1
-    columns = {name: _sequence(table) if name == "seq" else getattr(table, name) for name in FIELDS}
+    worker = table.tp, table.pp, table.dp, table.step  # tensor-parallel peers count separately
+    seq = earlier((table.op_type, *worker), table.start_s)
+    columns = {name: seq if name == "seq" else getattr(table, name) for name in FIELDS}
     for values in columns.values():
         low, size = int(values.min()), int(values.max()) - int(values.min()) + 1
         if n * size > MAX_KEY:  # number anew those that occur
@@ -140,20 +152,6 @@ def _op_keys(table: OpTable) -> tuple[NDArray[np.intp], NDArray]:
     for name, values in columns.items():
         unique[name] = values[first]
     return index, unique
-
-
-def _sequence(table: OpTable) -> Ints:
-    """Counts ops of the same type that the worker has run before, in the step; tensor-parallel peers count separately."""
-    order = np.lexsort((table.start_s, table.op_type, table.tp, table.pp, table.dp, table.step))
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = False
-    for column in (table.op_type, table.tp, table.pp, table.dp, table.step):
-        sorted_column = column[order]
-        new[1:] |= sorted_column[1:] != sorted_column[:-1]
-    begins = np.flatnonzero(new)
-    seq = np.empty(len(order), dtype=np.int32)
-    seq[order] = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
-    return seq
 
 
 def _notes(
@@ -217,3 +215,62 @@ def _ranks(table: OpTable, job: JobShape, recorded: NDArray[np.int32]) -> Ints:
             f"stage {pp}. Correct the ranks, or leave them out."
         )
     return rank.astype(np.int32)
+
+
+def lay_out(
+    source: str, kernels: KernelRows, cell: tuple[NDArray, NDArray, NDArray], shape: tuple[int, int, int]
+) -> TraceKernels:
+    """Lays kernels out over the ops, replicas and steps of a trace.
+
+    Args:
+        source: the file, for messages.
+        kernels: as they were read.
+        cell: (op, replica, step) of every row of the table of ops; op -1 or step -1 for rows that are not in the trace.
+        shape: numbers of ops, replicas and steps of the trace.
+
+    Raises:
+        DataError: more kernels than fit into memory.
+    """
+    op, replica, step = (np.asarray(part, np.int64)[kernels.row] for part in cell)
+    kept = np.flatnonzero((op >= 0) & (step >= 0))
+    op, replica, step, pool = op[kept], replica[kept], step[kept], kernels.pool[kept]
+    place = _number([(one.name, one.stream) for one in kernels.pools])[pool]
+    count = earlier((op, replica, step, place), kernels.start_s[kept])
+    keys, entry = np.unique(np.stack([op, place, count]), axis=1, return_inverse=True)
+    entry, n_entry = entry.reshape(-1), keys.shape[1]
+    if n_entry * shape[1] * shape[2] > MAX_KERNEL_CELLS:
+        raise DataError(
+            f"{source}: {n_entry:,} kernels x {shape[1]:,} replicas x {shape[2]:,} steps are too many. Cut the trace."
+        )
+    seconds = np.full((n_entry, *shape[1:]), np.nan)
+    seconds[entry, replica, step] = kernels.seconds[kept]
+    pools, of_entry = _pools(kernels.pools, entry, pool, n_entry)
+    return TraceKernels(pools, keys[0].astype(np.int32), of_entry, seconds)
+
+
+def _number(texts: list[tuple[str, str]]) -> NDArray[np.int64]:
+    """A number of every text, the same for equal ones."""
+    known: dict[tuple[str, str], int] = {}
+    return np.array([known.setdefault(text, len(known)) for text in texts], dtype=np.int64)
+
+
+def _pools(
+    known: tuple[KernelPool, ...], entry: NDArray[np.int64], pool: NDArray[np.int64], n_entry: int
+) -> tuple[tuple[KernelPool, ...], Ints]:
+    """Pools by name and common shapes, and the pool of every entry."""
+    pairs = np.unique(entry * len(known) + pool)
+    of = np.split(pairs % max(len(known), 1), np.searchsorted(pairs, np.arange(1, n_entry) * len(known)))
+    found = [_common([known[one] for one in mine.tolist()]) for mine in of[:n_entry]]
+    pools = sorted(set(found))
+    place = {one: index for index, one in enumerate(pools)}
+    return tuple(pools), np.array([place[one] for one in found], dtype=np.int32)
+
+
+def _common(pools: list[KernelPool]) -> KernelPool:
+    """Name, stream, and what the shapes have in common."""
+    texts = [_NUMBER.split(pool.shapes) for pool in pools]
+    first = texts[0]
+    if any(len(text) != len(first) or text[::2] != first[::2] for text in texts):
+        return pools[0]._replace(shapes=VARYING)
+    parts = [values[0] if len(set(values)) == 1 else ANY_SIZE for values in zip(*texts, strict=True)]
+    return pools[0]._replace(shapes="".join(parts))

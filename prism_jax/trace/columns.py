@@ -17,7 +17,7 @@ from ..core.registry import did_you_mean
 from ..tables.csv_rows import is_plain
 from ..tables.document import short
 from ..tables.streams import lines
-from .trace import NONE, OpTable, check_columns
+from .trace import NONE, NUMBERS, TEXTS, OpTable, check_columns
 
 MAX_ROWS = 8_000_000  # of any format: reading, laying out and predicting take 160 to 200 bytes a row, 2 GB in all
 FEWER = "Cut the trace to fewer steps, or to fewer data-parallel ranks."
@@ -25,13 +25,7 @@ MAX_TEXT = 200  # characters of a name
 MAX_NAMES = 1_000_000  # distinct names of a column
 
 Place = Callable[[int], str]
-_TYPES: dict[str, Any] = {
-    "step": np.int64,
-    **dict.fromkeys(("dp", "pp", "tp", "micro_batch", "chunk", "rank"), np.int32),
-    **dict.fromkeys(("start_s", "duration_s"), np.float64),
-}
 _DEFAULTS = {"dp": 0, "pp": 0, "tp": 0, "micro_batch": NONE, "chunk": NONE, "rank": NONE}
-_TEXTS = ("op_type", "stream", "group")
 
 
 class FileColumn(NamedTuple):
@@ -70,13 +64,9 @@ def check_header(found: Sequence[str], columns: Sequence[FileColumn], place: str
         seen.add(name)
         if name not in known and not extra:
             raise DataError(f"{place} {short(name)}: unknown column{did_you_mean(name, known)}")
-    missing = [column.name for column in columns if column.default is None and column.name not in seen]
-    if missing:
-        raise DataError(f"{place}: the column {missing[0]} is missing; needed are {', '.join(_needed(columns))}")
-
-
-def _needed(columns: Sequence[FileColumn]) -> list[str]:
-    return [column.name for column in columns if column.default is None]
+    needed = [column.name for column in columns if column.default is None]
+    if missing := [name for name in needed if name not in seen]:
+        raise DataError(f"{place}: the column {missing[0]} is missing; needed are {', '.join(needed)}")
 
 
 class OpColumns:
@@ -91,7 +81,7 @@ class OpColumns:
         self.source = source
         self._names = {column.field: column.name for column in columns}
         self._blocks: dict[str, list[NDArray]] = {}
-        self._codes: dict[str, dict[str, int]] = {name: {} for name in _TEXTS}
+        self._codes: dict[str, dict[str, int]] = {name: {} for name in TEXTS}
         self._n_rows = 0
 
     def __len__(self) -> int:
@@ -108,11 +98,11 @@ class OpColumns:
             raise DataError(
                 f"{self.source}: more than {MAX_ROWS:,} rows, which is what fits into 2 GB of memory. {FEWER}"
             )
-        floats = {name: values.astype(np.float64) for name, values in block.items() if _TYPES.get(name) is np.float64}
+        floats = {name: values.astype(np.float64) for name, values in block.items() if NUMBERS.get(name) is np.float64}
         block = {**block, **floats}  # half precision cannot even be compared with the limits
         check_columns(self.source, block, at=at, names=self._names)
         for name, values in block.items():
-            self._blocks.setdefault(name, []).append(values.astype(_TYPES.get(name, np.int32)))
+            self._blocks.setdefault(name, []).append(values.astype(NUMBERS.get(name, np.int32)))
 
     def encode(self, field: str, texts: Sequence[str], at: Place) -> Ints:
         """A number for every text, the same for equal texts of all blocks."""
@@ -136,7 +126,7 @@ class OpColumns:
         if len(self._codes[field]) > MAX_NAMES:
             raise DataError(f"{self.source}: more than {MAX_NAMES:,} different values of {name}")
 
-    def table(self, notes: tuple[str, ...] = ()) -> OpTable:
+    def table(self) -> OpTable:
         """The table of all rows; may be asked for once.
 
         Raises:
@@ -144,25 +134,17 @@ class OpColumns:
         """
         if self._n_rows == 0:
             raise DataError(f"{self.source}: no recorded ops. Record at least a few steps.")
-        numbers: dict[str, Any] = {name: self._column(name) for name in _TYPES}
-        texts = {name: self._text_column(name) for name in _TEXTS}
-        group, groups = texts["group"]
-        return OpTable(
-            source=self.source,
-            **numbers,
-            op_type=texts["op_type"][0],
-            op_types=texts["op_type"][1],
-            stream=texts["stream"][0],
-            streams=texts["stream"][1],
-            group=np.where(np.array([name == "" for name in groups])[group], NONE, group).astype(np.int32),
-            groups=groups,
-            notes=notes,
-        )
+        columns: dict[str, Any] = {name: self._column(name) for name in NUMBERS}
+        for name in TEXTS:
+            columns[name], columns[f"{name}s"] = self._text_column(name)
+        unnamed = np.array([name == "" for name in columns["groups"]])
+        columns["group"] = np.where(unnamed[columns["group"]], NONE, columns["group"]).astype(np.int32)
+        return OpTable(source=self.source, **columns)
 
     def _column(self, name: str) -> NDArray:
         blocks = self._blocks.pop(name, None)
         if blocks is None:
-            return np.broadcast_to(np.array(_DEFAULTS[name], dtype=_TYPES[name]), self._n_rows)  # takes no memory
+            return np.broadcast_to(np.array(_DEFAULTS[name], dtype=NUMBERS[name]), self._n_rows)  # takes no memory
         return np.concatenate(blocks)
 
     def _text_column(self, name: str) -> tuple[Ints, tuple[str, ...]]:

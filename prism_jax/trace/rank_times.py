@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats
+from ..core.readable import first_few
 from ..core.robust import robust_sd
 
 SLOW_RANK_SD, SLOW_RANK_SHARE = 5.0, 0.02
 FEWEST_RANKS = 4
+MOST_RANGES = 6  # in a sentence
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def _natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
     return parts, name
 
 
-def in_ranges(names: Sequence[str], all_names: Sequence[str], most: int = 6) -> str:
+def in_ranges(names: Sequence[str], all_names: Sequence[str]) -> str:
     """Joins names of ranks as "ranks 3, 12-15": those that follow each other among `all_names` as a range."""
     place = {name: i for i, name in enumerate(all_names)}
     runs: list[list[int]] = []
@@ -89,8 +91,7 @@ def in_ranges(names: Sequence[str], all_names: Sequence[str], most: int = 6) -> 
         else:
             runs.append([i])
     words = [all_names[run[0]] if len(run) == 1 else f"{all_names[run[0]]}-{all_names[run[-1]]}" for run in runs]
-    shown = ", ".join(words[:most]) + (", ..." if len(words) > most else "")
-    return f"rank{'' if len(names) == 1 else 's'} {shown}"
+    return f"rank{'' if len(names) == 1 else 's'} {first_few(words, MOST_RANGES)}"
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,21 @@ def slow_ranks(ranks: RankTimes) -> tuple[RankExcess, ...]:
             for i in np.flatnonzero(over - middle > limit).tolist()
         ]
     return tuple(sorted(found, key=lambda one: -one.excess))
+
+
+def earlier(keys: Sequence[NDArray], *by: NDArray) -> NDArray[np.int64]:
+    """Counts the entries with the same keys before each [entry], in the order of `by`, whose first array decides.
+
+    Args:
+        keys: arrays [entry]; entries are alike where all of them are.
+    """
+    order = np.lexsort((*reversed(by), *keys))
+    new = np.ones(len(order), bool)
+    new[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
+    place = np.arange(len(order))
+    count = np.empty(len(order), np.int64)
+    count[order] = place - np.maximum.accumulate(np.where(new, place, 0))
+    return count
 
 
 def median_by(group: NDArray, values: Floats, n: int) -> Floats:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
+from ..core.readable import first_few
 from ..core.robust import robust_sd
 from .rank_times import RankTimes, in_ranges
 
@@ -198,5 +199,5 @@ def _often(rank: NDArray, longer: NDArray[np.bool_], rows: NDArray[np.bool_], n_
 
 def listed(steps: Sequence[int], most: int) -> str:
     """Lists steps by number, as "steps 37, 52, 81"."""
-    shown = ", ".join(f"{step:,}" for step in steps[:most]) + (", ..." if len(steps) > most else "")
+    shown = first_few([f"{step:,}" for step in steps], most)
     return f"step{'' if len(steps) == 1 else 's'} {shown}"

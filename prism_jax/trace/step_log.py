@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
-from ..core.readable import short_numbers
+from ..core.readable import counted, first_few, short_numbers
 from ..core.robust import robust_sd
 from ..core.units import format_s
 from .rank_times import RankTimes
@@ -77,12 +77,10 @@ class StepLog:
     def __len__(self) -> int:
         return len(self.step)
 
-    def choose(self, entries: NDArray) -> StepLog:
+    def choose(self, steps: NDArray) -> StepLog:
         """Log with some of the entries (indices)."""
-        ranks = None if self.ranks is None else self.ranks.choose(entries)
-        return replace(
-            self, step=self.step[entries], step_s=self.step_s[entries], n_steps=self.n_steps[entries], ranks=ranks
-        )
+        ranks = None if self.ranks is None else self.ranks.choose(steps)
+        return replace(self, step=self.step[steps], step_s=self.step_s[steps], n_steps=self.n_steps[steps], ranks=ranks)
 
 
 MOST_POINTS = 300
@@ -145,8 +143,8 @@ def without_warm_up(recorded: Recorded, skip: int | None = None, hint: str = HIN
     Raises:
         DataError: nothing would be left.
     """
-    step_s, n_steps = recorded.step_s, _lengths(recorded)
-    kept = _after_warm_up(recorded) if skip is None else _after(n_steps, skip)
+    n_steps = recorded.n_steps
+    kept = _after_warm_up(recorded) if skip is None else np.cumsum(n_steps) - n_steps >= skip
     n_left_out = int((~kept).sum())
     if n_left_out == 0:
         return recorded, 0
@@ -154,12 +152,13 @@ def without_warm_up(recorded: Recorded, skip: int | None = None, hint: str = HIN
         raise DataError(
             f"{recorded.source}: --skip {skip} leaves none of {int(n_steps.sum()):,} recorded steps. Skip fewer."
         )
-    left = np.flatnonzero(kept)
-    chosen = recorded.choose(left) if isinstance(recorded, StepLog) else recorded.choose(steps=left)
     if skip is None:
-        note = _note(step_s, kept, np.asarray(recorded.steps)) + hint
+        note = _note(recorded.step_s, kept, recorded.steps) + hint
     else:
-        note = f"the first {_counted(int(n_steps[~kept].sum()))} left out (--skip {skip})"
+        n = int(n_steps[~kept].sum())
+        what = "recorded step is" if n == 1 else f"{n:,} recorded steps are"
+        note = f"the first {what} left out (--skip {skip})"
+    chosen = recorded.choose(np.flatnonzero(kept))
     return cast(Recorded, replace(chosen, notes=(*recorded.notes, note))), n_left_out
 
 
@@ -182,46 +181,29 @@ def is_warm_up(step_s: Floats, typical_s: float, log_sd: float) -> NDArray[np.bo
 
 
 def _after_warm_up(recorded: Trace | StepLog) -> NDArray[np.bool_]:
-    step_s = np.asarray(recorded.step_s)
+    step_s = recorded.step_s
     kept = np.ones(len(step_s), bool)
     if len(step_s) < FEWEST:
         return kept
     later = np.log(step_s[len(step_s) // 2 :])
     middle = float(np.median(later))
     log_sd = robust_sd(later, middle)
-    for start in np.split(np.arange(len(step_s)), _starts(recorded)):
+    starts = np.flatnonzero(np.diff(recorded.steps) < 0) + 1  # where a log starts over
+    for start in np.split(np.arange(len(step_s)), starts):
         warm = is_warm_up(step_s[start], np.exp(middle), log_sd)
         kept[start[warm]] = False
     return kept if (~kept).sum() <= max(LARGEST_SHARE * len(kept), 1) else np.ones(len(step_s), bool)
 
 
-def _starts(recorded: Trace | StepLog) -> NDArray[np.int64]:
-    """Entries at which a log starts over."""
-    return np.flatnonzero(np.diff(np.asarray(recorded.steps)) < 0) + 1
-
-
-def _lengths(recorded: Trace | StepLog) -> Ints:
-    return recorded.n_steps if isinstance(recorded, StepLog) else np.ones(len(recorded.step_s), np.int32)
-
-
-def _after(n_steps: Ints, skip: int) -> NDArray[np.bool_]:
-    """Entries that hold none of the first `skip` steps."""
-    return np.cumsum(n_steps) - n_steps >= skip
-
-
-def _counted(n: int) -> str:
-    return "recorded step is" if n == 1 else f"{n:,} recorded steps are"
-
-
 def _note(step_s: Floats, kept: NDArray[np.bool_], steps: NDArray) -> str:
     out = np.flatnonzero(~kept)
     typical_s = float(np.median(step_s[kept]))
-    numbers = ", ".join(str(steps[i]) for i in out[:SHOWN]) + (", ..." if len(out) > SHOWN else "")
-    ratios = ", ".join(f"{step_s[i] / typical_s:.3g}" for i in out[:SHOWN]) + (", ..." if len(out) > SHOWN else "")
-    what = "1 recorded step is" if len(out) == 1 else f"{len(out):,} recorded steps are"
+    numbers = first_few([str(steps[i]) for i in out], SHOWN)
+    ratios = first_few([f"{step_s[i] / typical_s:.3g}" for i in out], SHOWN)
+    is_are, s = ("is", "") if len(out) == 1 else ("are", "s")
     return (
-        f"{what} left out as warm-up (step{'' if len(out) == 1 else 's'} {numbers}: {ratios} times the median of the others, "
-        f"{format_s(typical_s)})"
+        f"{counted(len(out), 'recorded step')} {is_are} left out as warm-up (step{s} {numbers}: {ratios} times the median of the "
+        f"others, {format_s(typical_s)})"
     )
 
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
-from .kernels import KernelRows, TraceKernels
 
 NONE = -1  # micro-batch, chunk or group of an op that has none
+ANY_SIZE = "*"  # in the place of a size of a kernel's inputs that changes from step to step
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,71 @@ class OpRow(NamedTuple):
     rank: int = NONE
 
 
+class KernelPool(NamedTuple):
+    """Kernels that are taken to be alike.
+
+    Attributes:
+        name: of the kernel; on a CPU, of the operator.
+        shapes: of the inputs of its operator as text, `ANY_SIZE` for a size that changes; "" where they were not recorded.
+        stream: that it ran on, "" on a CPU.
+    """
+
+    name: str
+    shapes: str
+    stream: str
+
+    def __str__(self) -> str:
+        return " ".join(part for part in self if part)
+
+
+@dataclass(frozen=True)
+class KernelRows:
+    """One entry per recorded kernel.
+
+    Attributes:
+        row: of the op in the table of ops.
+        pool: index into `pools`.
+        start_s: on any clock that orders the kernels of an op.
+        seconds: that it adds to the op: from its start, or the end of the kernels before it if that is later, to its end.
+    """
+
+    row: NDArray[np.int64]
+    pool: NDArray[np.int64]
+    pools: tuple[KernelPool, ...]
+    start_s: Floats
+    seconds: Floats
+
+
+@dataclass(frozen=True)
+class TraceKernels:
+    """Kernels of every op.
+
+    Attributes:
+        pools: all of them.
+        op, pool: [entry] where it runs, and what it is.
+        seconds: [entry, replica, step] that it adds to its op; NaN where it did not run.
+    """
+
+    pools: tuple[KernelPool, ...]
+    op: Ints
+    pool: Ints
+    seconds: Floats
+
+    def choose(self, steps: NDArray, replicas: NDArray) -> TraceKernels:
+        """Kernels of some of the steps and replicas (indices), those that ran there."""
+        seconds = self.seconds[:, np.asarray(replicas)[:, None], np.asarray(steps)[None, :]]
+        ran = ~np.isnan(seconds).all(axis=(1, 2))
+        return TraceKernels(self.pools, self.op[ran], self.pool[ran], seconds[ran])
+
+
+NUMBERS: dict[str, Any] = {
+    "step": np.int64,
+    **dict.fromkeys(("dp", "pp", "tp", "micro_batch", "chunk", "rank"), np.int32),
+    **dict.fromkeys(("start_s", "duration_s"), np.float64),
+}  # columns of numbers
+TEXTS = ("op_type", "stream", "group")  # columns of texts
+
+
 @dataclass(frozen=True)
 class OpTable:
     """Recorded ops as columns, one entry per row; see `OpRow`.
@@ -132,56 +197,25 @@ class OpTable:
         return len(self.step)
 
     @classmethod
-    def from_columns(
-        cls,
-        source: str,
-        columns: dict[str, NDArray],
-        *,
-        op_type: NDArray,
-        stream: NDArray | None = None,
-        group: NDArray | None = None,
-        clock_error_s: float = 0.0,
-        notes: tuple[str, ...] = (),
+    def from_rows(
+        cls, source: str, rows: list[OpRow], *, clock_error_s: float = 0.0, notes: tuple[str, ...] = ()
     ) -> OpTable:
-        """Table of number columns (step dp pp tp micro_batch chunk start_s duration_s, rank if known) and text columns.
+        """Table of rows that a reader has collected.
 
         Raises:
             DataError: no rows, or a row with an impossible number; names the row (from 1) and the field.
         """
-        n = len(columns["step"])
-        if n == 0:
+        if not rows:
             raise DataError(f"{source}: no recorded ops. Record at least a few steps.")
-        check_columns(source, columns)
-        names, codes = np.unique(op_type.astype(str), return_inverse=True)
-        streams, stream_codes = np.unique(_texts(stream, n), return_inverse=True)
-        groups, group_codes = np.unique(_texts(group, n), return_inverse=True)
-        return cls(
-            source=source,
-            step=columns["step"].astype(np.int64),
-            **{name: columns[name].astype(np.int32) for name in ("dp", "pp", "tp", "micro_batch", "chunk")},  # pyright: ignore[reportArgumentType]
-            op_type=codes.astype(np.int32),
-            start_s=columns["start_s"].astype(np.float64),
-            duration_s=columns["duration_s"].astype(np.float64),
-            op_types=tuple(names.tolist()),
-            stream=stream_codes.astype(np.int32),
-            streams=tuple(streams.tolist()),
-            group=np.where(groups[group_codes] == "", NONE, group_codes).astype(np.int32),
-            groups=tuple(groups.tolist()),
-            rank=columns.get("rank", np.full(n, NONE)).astype(np.int32),
-            clock_error_s=clock_error_s,
-            notes=notes,
-        )
-
-    @classmethod
-    def from_rows(cls, source: str, rows: list[OpRow], **more: object) -> OpTable:
-        """Table of rows that a reader has collected."""
-        numbers = ("step", "dp", "pp", "tp", "micro_batch", "chunk", "start_s", "duration_s", "rank")
-        columns = {name: np.array([getattr(row, name) for row in rows]) for name in numbers}
-        texts = {
-            name: np.array([getattr(row, name) for row in rows], dtype=object)
-            for name in ("op_type", "stream", "group")
-        }
-        return cls.from_columns(source, columns, **texts, **more)  # pyright: ignore[reportArgumentType]
+        numbers = {name: np.array([getattr(row, name) for row in rows]) for name in NUMBERS}
+        check_columns(source, numbers)
+        columns: dict[str, Any] = {name: values.astype(NUMBERS[name]) for name, values in numbers.items()}
+        for name in TEXTS:
+            found, codes = np.unique([getattr(row, name) for row in rows], return_inverse=True)
+            columns |= {name: codes.astype(np.int32), f"{name}s": tuple(found.tolist())}
+        unnamed = np.array(columns["groups"]) == ""
+        columns["group"] = np.where(unnamed[columns["group"]], NONE, columns["group"]).astype(np.int32)
+        return cls(source=source, **columns, clock_error_s=clock_error_s, notes=notes)
 
 
 MAX_RANKS = 1_000_000
@@ -226,10 +260,6 @@ def check_columns(
             place = at(row) if at else f"{source}: row {row + 1}"
             name = (names or {}).get(field_name, field_name)
             raise DataError(f"{place} {name}: {values[row]} is not between {low:g} and {high:g}")
-
-
-def _texts(values: NDArray | None, n: int) -> NDArray:
-    return np.full(n, "") if values is None else values.astype(str)
 
 
 class TraceOp(NamedTuple):
@@ -296,6 +326,11 @@ class Trace:
         return 1 + max(op.stage for op in self.ops)
 
     @property
+    def n_steps(self) -> Ints:
+        """[step] steps that each time is of: 1, other than in the entries of a log."""
+        return np.ones(len(self.steps), np.int32)
+
+    @property
     def has_micro_batches(self) -> bool:
         """Whether ops say to which micro-batch they belong."""
         return any(op.micro_batch != NONE for op in self.ops)
@@ -310,7 +345,7 @@ class Trace:
         order = np.argsort(-values, axis=None, kind="stable")
         return {str(int(self.rank.flat[i])): float(values.flat[i]) for i in order}
 
-    def choose(self, *, steps: NDArray | None = None, replicas: NDArray | None = None) -> Trace:
+    def choose(self, steps: NDArray | None = None, replicas: NDArray | None = None) -> Trace:
         """Trace with some of the steps and replicas (indices)."""
         step = np.arange(len(self.steps)) if steps is None else np.asarray(steps)
         replica = np.arange(self.n_replica) if replicas is None else np.asarray(replicas)

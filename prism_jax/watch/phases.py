@@ -51,12 +51,11 @@ class SlowRank:
     others_size: float
 
 
-def slow_rank(trace: Trace, onset: int, end: int) -> SlowRank:
+def slow_rank(trace: Trace, onset: int, end: int | None) -> SlowRank:
     """The worker whose median seconds of compute per step grew most between the steps before `onset` and the phase.
 
     Args:
-        onset, end: indices of steps: the first slow one, and the first that is not; `onset` > 0.
-
+        onset, end: indices of steps: the first slow one, and the first that is not, None for none; `onset` > 0.
     """
     work_s = compute_s(trace)
     before = np.median(work_s[..., :onset], axis=-1)
@@ -138,12 +137,12 @@ def watch(recording: Trace | StepLog, cost_s: float, detector: SlowPhaseDetector
         cost_s: seconds that a restart takes.
         detector: that has seen nothing yet; it sees one entry after the other.
     """
-    steps = np.asarray(recording.steps)
+    steps = recording.steps
     restarted = np.diff(steps, prepend=steps[0]) < 0
     opened: ChangePoint | None = None
     phases: list[DetectedPhase] = []
     faster: list[int] = []
-    for seconds, new in zip(np.asarray(recording.step_s, float).tolist(), restarted.tolist(), strict=True):
+    for seconds, new in zip(recording.step_s.tolist(), restarted.tolist(), strict=True):
         change = detector.update(seconds, restarted=new)
         if change is None:
             continue
@@ -163,15 +162,13 @@ def watch(recording: Trace | StepLog, cost_s: float, detector: SlowPhaseDetector
 
 def _phase(recording: Trace | StepLog, opened: ChangePoint, end: int | None, cost_s: float) -> DetectedPhase:
     """The phase from the entry at which it opened to the entry `end`, which is as before; None: it lasts."""
-    steps, step_s = np.asarray(recording.steps), np.asarray(recording.step_s, float)
+    steps, step_s = recording.steps, recording.step_s
     slow = slice(opened.onset, end)
-    n_per_entry = recording.n_steps if isinstance(recording, StepLog) else np.ones(len(step_s), int)
     normal_s, slow_s = float(np.exp(opened.log_before)), float(np.median(step_s[slow]))
-    losses_s = (step_s[slow] - normal_s) * n_per_entry[slow]
+    losses_s = (step_s[slow] - normal_s) * recording.n_steps[slow]
     lost_s, act = float(losses_s.sum()), act_at(losses_s, cost_s)
     waits = end is None and act is None
     per_step_s = max(slow_s - normal_s, 1e-12)
-    is_trace = isinstance(recording, Trace)
     return DetectedPhase(
         onset_step=int(steps[opened.onset]),
         told_step=int(steps[opened.told]),
@@ -184,5 +181,5 @@ def _phase(recording: Trace | StepLog, opened: ChangePoint, end: int | None, cos
         verdict="wait" if waits else "act" if end is None else "over",
         act_step=None if act is None else int(steps[opened.onset + act]),
         wait_steps=ceil(max(cost_s - lost_s, 0.0) / per_step_s) if waits else None,
-        slow_rank=slow_rank(recording, opened.onset, len(steps) if end is None else end) if is_trace else None,
+        slow_rank=slow_rank(recording, opened.onset, end) if isinstance(recording, Trace) else None,
     )

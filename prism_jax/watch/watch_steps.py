@@ -9,8 +9,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
 from ..core.errors import DataError, PrismError
 from ..core.units import seconds_of
 from ..core.use_case import UNRECORDED, Option, use_case
@@ -67,16 +65,15 @@ def watch_steps(
     _check(restart_cost_s, smallest, n_learn, remaining)
     recording, n_left_out = without_warm_up(watched_recording(source, meta, log), skip)
     detector = SlowPhaseDetector(smallest=smallest, n_learn=n_learn)
-    step_s, n_step = np.asarray(recording.step_s, float), len(recording.step_s)
+    n_step = len(recording.step_s)
     if n_step < n_learn + detector.confirm:
         raise DataError(
             f"{recording.source}: {n_step} steps, but {n_learn} are learnt from and {detector.confirm} more confirm a change. "
             "Give a longer log, or a smaller --learn."
         )
-    lengths = recording.n_steps if isinstance(recording, StepLog) else np.ones(n_step, int)
     watched = watch(recording, restart_cost_s, detector)
     assert watched.noise is not None  # there are more steps than are learnt from
-    left = None if remaining is None else time_left(step_s, lengths, remaining)
+    left = None if remaining is None else time_left(recording.step_s, recording.n_steps, remaining)
     return WatchReport(
         info=trace_facts(recording, n_left_out),
         restart_cost_s=restart_cost_s,
@@ -89,7 +86,7 @@ def watch_steps(
         settled_steps=watched.settled_steps,
         record=UNRECORDED,
         time_left=left,
-        points=step_points(np.asarray(recording.steps), step_s),
+        points=step_points(recording.steps, recording.step_s),
     )
 
 

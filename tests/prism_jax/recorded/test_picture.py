@@ -10,9 +10,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from prism_jax.core.picture import figure_bytes
-from prism_jax.explain.types import Stragglers
-from prism_jax.recorded.picture import plot_trace_prediction, plot_workers
+from prism_jax.recorded.picture import plot_prediction, plot_workers
 from prism_jax.recorded.prediction import TracePrediction
+from prism_jax.recorded.prediction_report import PredictedCurves
 
 DIGITS = 1e-6  # relative, of times in a picture
 RNG = np.random.default_rng(0)
@@ -21,19 +21,11 @@ RECORDED_S = RNG.normal(2.0, 0.1, 30)
 HELD_OUT = TracePrediction(RNG.normal(2.1, 0.2, (40, 100))), RNG.normal(2.0, 0.1, 15)
 
 
-def stragglers(n_replica: int, n_stage: int, worst: list[tuple[int, int]] | None = None) -> Stragglers:
-    slowdown = 1.0 + np.random.default_rng(1).gamma(1.0, 0.02, (n_replica, n_stage))
-    return Stragglers(
-        recorded_s=np.full(4, 1.2),
-        ideal_s=np.ones(4),
-        by_op_type={},
-        by_stage={},
-        by_dp={},
-        by_worker=slowdown,
-        worst=tuple(worst or [(0, 0)]),
-        m_w=0.1,
-        m_s=0.2,
-    )
+ALONE, BOTH = PredictedCurves.of(NORMAL, RECORDED_S, None), PredictedCurves.of(NORMAL, RECORDED_S, HELD_OUT)
+
+
+def slowdowns(n_replica: int, n_stage: int) -> np.ndarray:
+    return 1.0 + np.random.default_rng(1).gamma(1.0, 0.02, (n_replica, n_stage))
 
 
 def ranks(n_replica: int, n_stage: int) -> np.ndarray:
@@ -77,8 +69,8 @@ def check_texts_are_inside(figure: Figure) -> None:
 
 
 def test_one_panel_or_two_with_axes_that_say_what_they_are() -> None:
-    alone = rendered(plot_trace_prediction(NORMAL, RECORDED_S, "SE: unrecorded steps"))
-    both = rendered(plot_trace_prediction(NORMAL, RECORDED_S, "SE: unrecorded steps", HELD_OUT))
+    alone = rendered(plot_prediction(ALONE, "SE: unrecorded steps"))
+    both = rendered(plot_prediction(BOTH, "SE: unrecorded steps"))
     assert (len(alone.axes), len(both.axes)) == (1, 2)
     assert both.get_suptitle() == "SE: unrecorded steps"
     assert [ax.get_title() for ax in both.axes] == ["", ""]  # titles stand on the left
@@ -94,7 +86,7 @@ def test_one_panel_or_two_with_axes_that_say_what_they_are() -> None:
 
 
 def test_another_job_is_named_and_not_drawn_over_the_recorded_one() -> None:
-    first, second = plot_trace_prediction(NORMAL, RECORDED_S, "a", HELD_OUT, "16 replicas").axes
+    first, second = plot_prediction(BOTH, "a", "16 replicas").axes
     assert first.get_title(loc="left") == "Predicted job: 16 replicas"
     assert not any("recorded" in label for label in labels(first))
     assert second.get_title(loc="left") == "Check on the recorded job: steps that were not fitted"
@@ -102,7 +94,7 @@ def test_another_job_is_named_and_not_drawn_over_the_recorded_one() -> None:
 
 
 def test_legend_tells_quantiles_and_what_was_measured() -> None:
-    first, second = plot_trace_prediction(NORMAL, RECORDED_S, "a", HELD_OUT).axes
+    first, second = plot_prediction(BOTH, "a").axes
     quantiles = [f"p{100 * p:g}  {NORMAL.quantile(p):#.4g} s" for p in (0.5, 0.95, 0.99)]
     assert labels(first) == ["90% interval, long run", "predicted", *quantiles, "30 steps recorded"]
     assert labels(second)[0] == "90% of samples of 15 steps"
@@ -110,7 +102,7 @@ def test_legend_tells_quantiles_and_what_was_measured() -> None:
 
 
 def test_curve_and_marks_are_the_quantiles_of_the_prediction() -> None:
-    (ax,) = plot_trace_prediction(NORMAL, RECORDED_S, "a").axes
+    (ax,) = plot_prediction(ALONE, "a").axes
     times, shares = line(ax, "predicted").T
     np.testing.assert_allclose(times, [NORMAL.quantile(p) for p in shares], rtol=DIGITS)
     for p in (0.5, 0.95, 0.99):
@@ -118,7 +110,7 @@ def test_curve_and_marks_are_the_quantiles_of_the_prediction() -> None:
 
 
 def test_measured_steps_are_their_own_distribution_function() -> None:
-    (ax,) = plot_trace_prediction(NORMAL, RECORDED_S, "a").axes
+    (ax,) = plot_prediction(ALONE, "a").axes
     times, shares = line(ax, "30 steps").T
     assert (shares[0], shares[-1]) == (0.0, 1.0)
     np.testing.assert_allclose(times, [RECORDED_S.min(), *np.sort(RECORDED_S)], rtol=DIGITS)
@@ -133,13 +125,13 @@ def band(ax: Axes, level: float) -> tuple[float, float]:
 
 
 def test_band_on_the_left_is_the_interval_of_the_long_run() -> None:
-    (ax,) = plot_trace_prediction(NORMAL, RECORDED_S, "a").axes
+    (ax,) = plot_prediction(ALONE, "a").axes
     np.testing.assert_allclose(band(ax, 0.95), NORMAL.interval(0.95), rtol=DIGITS)
 
 
 def test_band_of_the_check_is_that_of_so_many_steps() -> None:
     """A sample of 15 steps scatters more than the long run."""
-    ax = plot_trace_prediction(NORMAL, RECORDED_S, "a", HELD_OUT).axes[1]
+    ax = plot_prediction(BOTH, "a").axes[1]
     np.testing.assert_allclose(band(ax, 0.95), HELD_OUT[0].expected_interval(0.95, 15), rtol=DIGITS)
     low, high = HELD_OUT[0].interval(0.95)
     assert np.ptp(band(ax, 0.95)) > 2 * (high - low)
@@ -148,14 +140,14 @@ def test_band_of_the_check_is_that_of_so_many_steps() -> None:
 @pytest.mark.parametrize("n_step", [1, 2, 100, 5000])
 def test_any_number_of_steps_can_be_drawn(n_step: int) -> None:
     steps_s = RNG.normal(2.0, 0.1, n_step)
-    figure = rendered(plot_trace_prediction(NORMAL, steps_s, "a", (NORMAL, steps_s)))
+    figure = rendered(plot_prediction(PredictedCurves.of(NORMAL, steps_s, (NORMAL, steps_s)), "a"))
     check_texts_are_inside(figure)
     assert labels(figure.axes[0])[-1] == ("1 step recorded" if n_step == 1 else f"{n_step:,} steps recorded")
 
 
 def test_steps_of_one_length_can_be_drawn() -> None:
     same = TracePrediction(np.full((40, 2), 3.0))
-    rendered(plot_trace_prediction(same, np.full(9, 3.0), "a", (same, np.full(9, 3.0))))
+    rendered(plot_prediction(PredictedCurves.of(same, np.full(9, 3.0), (same, np.full(9, 3.0))), "a"))
 
 
 # --- Workers ---------------------------------------------------------------------------------------------------------
@@ -163,11 +155,11 @@ def test_steps_of_one_length_can_be_drawn() -> None:
 
 @pytest.mark.parametrize(("n_replica", "n_stage"), [(1, 1), (1, 16), (2, 4), (32, 2), (500, 1), (40, 64)])
 def test_workers_of_jobs_of_any_shape(n_replica: int, n_stage: int) -> None:
-    found = stragglers(n_replica, n_stage)
-    figure = rendered(plot_workers(found, ranks(n_replica, n_stage), "a job"))
+    found = slowdowns(n_replica, n_stage)
+    figure = rendered(plot_workers(found, [(0, 0)], ranks(n_replica, n_stage), "a job"))
     ax = figure.axes[0]
     check_texts_are_inside(figure)
-    np.testing.assert_array_equal(ax.images[0].get_array(), found.by_worker.T)
+    np.testing.assert_array_equal(ax.images[0].get_array(), found.T)
     assert len(ax.texts) == (n_replica * n_stage if n_replica * n_stage <= 96 else 0)
     for ticks in (ax.get_xticks(), ax.get_yticks()):
         assert np.array_equal(ticks, np.round(ticks))
@@ -177,26 +169,24 @@ def test_workers_of_jobs_of_any_shape(n_replica: int, n_stage: int) -> None:
 
 def test_cells_carry_global_ranks_and_boxes_mark_the_worst() -> None:
     worst = [(3, 1), (0, 0)]
-    ax = plot_workers(stragglers(4, 2, worst), ranks(4, 2), "SE").axes[0]
+    ax = plot_workers(slowdowns(4, 2), worst, ranks(4, 2), "SE").axes[0]
     written = {tuple(map(int, text.get_position())): text.get_text() for text in ax.texts}
     assert written == {(replica, stage): str(ranks(4, 2)[replica, stage]) for replica in range(4) for stage in range(2)}
     boxes = {patch.get_xy() for patch in ax.patches if isinstance(patch, Rectangle)}
     assert boxes == {(replica - 0.5, stage - 0.5) for replica, stage in worst}
-    assert ax.get_title(loc="left") == "SE: S = 1.200; worst ranks 14, 0"
+    assert ax.get_title(loc="left") == "SE; worst ranks 14, 0"
     assert ax.get_ylabel() == "stage"
     assert ax.get_xlabel().startswith("data-parallel rank")
 
 
 def test_many_worst_workers_are_not_all_named() -> None:
     worst = [(replica, 0) for replica in range(9)]
-    title = plot_workers(stragglers(300, 1, worst), ranks(300, 1), "SE").axes[0].get_title(loc="left")
+    title = plot_workers(slowdowns(300, 1), worst, ranks(300, 1), "SE").axes[0].get_title(loc="left")
     assert title.endswith("worst ranks 0, 2, 4, 6, 8, 10, ...")
 
 
 def test_workers_of_which_none_slows_the_job_can_be_drawn() -> None:
-    found = stragglers(3, 2)
-    object.__setattr__(found, "by_worker", np.ones((3, 2)))
-    rendered(plot_workers(found, ranks(3, 2), "a job"))
+    rendered(plot_workers(np.ones((3, 2)), [(0, 0)], ranks(3, 2), "a job"))
 
 
 def brightness(rgb: np.ndarray) -> float:
@@ -207,12 +197,12 @@ def brightness(rgb: np.ndarray) -> float:
 
 def test_numbers_can_be_read_on_dark_and_light_cells() -> None:
     """Contrast of 3 to 1 at least, what WCAG 2 asks of large text and graphics."""
-    found = stragglers(12, 8)
-    ax = plot_workers(found, ranks(12, 8), "a job").axes[0]
+    found = slowdowns(12, 8)
+    ax = plot_workers(found, [(0, 0)], ranks(12, 8), "a job").axes[0]
     image = ax.images[0]
     for text in ax.texts:
         replica, stage = map(int, text.get_position())
-        cell = np.asarray(image.cmap(image.norm(found.by_worker[replica : replica + 1, stage])))[0, :3]
+        cell = np.asarray(image.cmap(image.norm(found[replica : replica + 1, stage])))[0, :3]
         light, dark = sorted([brightness(cell), brightness(np.array(to_rgb(text.get_color())))], reverse=True)
         assert (light + 0.05) / (dark + 0.05) > 3.0
 
@@ -221,7 +211,7 @@ def test_global_settings_and_open_figures_stay_as_they_were() -> None:
     from matplotlib import pyplot
 
     before = dict(mpl.rcParams)
-    plot_trace_prediction(NORMAL, RECORDED_S, "a", HELD_OUT)
-    plot_workers(stragglers(4, 2), ranks(4, 2), "a job")
+    plot_prediction(BOTH, "a")
+    plot_workers(slowdowns(4, 2), [(0, 0)], ranks(4, 2), "a job")
     assert dict(mpl.rcParams) == before
     assert pyplot.get_fignums() == []

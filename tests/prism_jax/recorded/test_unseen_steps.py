@@ -37,7 +37,7 @@ def fitted(law: Law, job: PipelineJob = JOB, n_step: int = N_STEP, seed: int = 0
     return fit_job(timed(job, planted(job, n_step, seed, law).run_s))
 
 
-def effects_of(job: RecordedJob) -> Effects:
+def effects_of(job: RecordedJob | StepSampler) -> Effects:
     assert job.effects is not None
     return job.effects
 
@@ -192,26 +192,21 @@ def test_step_without_weight_never_appears() -> None:
     law = step_law(fitted(NOISE))
     n_op = law.run_s.shape[0]
     number = np.broadcast_to(np.arange(N_STEP, dtype=np.float32), law.run_s.shape)
-    law = replace(
-        law,
-        run_s=number,
-        gap_s=number,
-        base_s=0 * law.base_s,
-        step_effect=0 * law.step_effect,
-        rank_effect=0 * law.rank_effect,
-        pool=np.broadcast_to(0.01 * law.pool_step.astype(float), law.pool.shape),
-    )
+    found = effects_of(law)
+    pool = np.broadcast_to(0.01 * found.pool_step.astype(float), found.pool.shape)
+    effects = replace(found, base=0 * found.base, step=0 * found.step, rank=0 * found.rank, pool=pool)
+    law = replace(law, run_s=number, gap_s=number, effects=effects)
     weight = np.zeros(N_STEP)
     weight[[3, 4, 11]] = [0.5, 0.3, 0.2]
     ((run_s, gap_s),) = drawn_durations(law, StepStreams(0), weight, N_DRAW)
-    mine = np.asarray(law.op).ravel()
+    mine = effects.op.ravel()
     regime = np.delete(run_s, mine, axis=0)
     np.testing.assert_array_equal(regime, np.broadcast_to(gap_s[0, 0], regime.shape))
     assert len(regime) + len(mine) == n_op
-    for found, step in ((gap_s[0, 0], "regime"), (np.round(100 * np.log(run_s[mine])), "micro-batches")):
-        values, count = np.unique(found, return_counts=True)
+    for taken, step in ((gap_s[0, 0], "regime"), (np.round(100 * np.log(run_s[mine])), "micro-batches")):
+        values, count = np.unique(taken, return_counts=True)
         assert values.tolist() == [3.0, 4.0, 11.0], step
-        np.testing.assert_allclose(count / found.size, [0.5, 0.3, 0.2], atol=0.03)
+        np.testing.assert_allclose(count / taken.size, [0.5, 0.3, 0.2], atol=0.03)
 
 
 def test_refits_weigh_the_recorded_steps_differently() -> None:
@@ -271,7 +266,8 @@ def test_single_precision_is_enough() -> None:
     job = fitted(NOISE)
     double = steps(step_law(job, MORE, np.float64), 0)
     single = steps(step_law(job, MORE), 0)
-    assert step_law(job).pool.dtype == step_law(job).spread.dtype == np.float32
+    law = step_law(job)
+    assert effects_of(law).pool.dtype == law.spread.dtype == np.float32
     assert np.median(np.abs(single / double - 1.0)) < 1e-6
     for p in (0.1, 0.5, 0.9):
         assert np.quantile(single, p) == pytest.approx(np.quantile(double, p), rel=1e-3)
