@@ -19,9 +19,8 @@ from prism_jax.core.processes import start_jax
 from prism_jax.recorded.cross_validation import score_split, splits
 from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.prediction import mean_of_splits
-from prism_jax.recorded.replay import replay_recorded
+from prism_jax.recorded.replay import replay_recorded, stragglers
 from prism_jax.recorded.report import SplitScore
-from prism_jax.recorded.stragglers import stragglers
 from prism_jax.trace.trace import Trace
 
 ROOT = Path(__file__).resolve().parents[1]

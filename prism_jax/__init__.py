@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .recorded.predict_trace import predict_trace as predict_trace
     from .recorded.prediction import TracePrediction as TracePrediction
     from .recorded.recorded_job import RecordedJob as RecordedJob, fit_job as fit_job
-    from .recorded.stragglers import stragglers as stragglers
+    from .recorded.replay import stragglers as stragglers
     from .recorded.unseen_steps import match_moments as match_moments, predict_job as predict_job
     from .recorded.what_if import what_if as what_if
     from .result.distribution import StepTimeDistribution as StepTimeDistribution
@@ -100,7 +100,7 @@ _NAMES = {  # module -> names
     "recorded.predict_trace": "predict_trace",
     "recorded.prediction": "TracePrediction",
     "recorded.recorded_job": "RecordedJob fit_job",
-    "recorded.stragglers": "stragglers",
+    "recorded.replay": "stragglers",
     "recorded.unseen_steps": "match_moments predict_job",
     "recorded.what_if": "what_if",
     "result.distribution": "StepTimeDistribution",

@@ -23,8 +23,8 @@ from experiments.common import check_or_keep, start
 from experiments.kernel_pools.made import MadeJob, write_made_job
 from experiments.kernel_pools.plot import draw
 from prism_jax.recorded.cross_validation import fit_and_predict
+from prism_jax.recorded.describe_trace import kernels_of_trace
 from prism_jax.recorded.formats.open_trace import open_trace
-from prism_jax.recorded.kernels_of_trace import kernels_of_trace
 from prism_jax.recorded.prediction import ks_distance
 from prism_jax.trace.trace import Trace
 

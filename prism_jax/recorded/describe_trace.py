@@ -1,4 +1,4 @@
-"""Tells what a trace or log holds and how its dependencies explain its steps: `prism-jax trace info`, `replay` and `export`.
+"""Tells what a trace or log holds and how its dependencies explain its steps: `trace info`, `replay`, `kernels` and `export`.
 
 An export is the same format as `perfetto`, with one process per worker and one thread per stream, for a timeline viewer.
 """
@@ -12,20 +12,31 @@ from typing import Annotated
 
 import numpy as np
 
-from ..capture.execution.report import ExecutionTraceReport
 from ..capture.execution.trace import holds_execution_traces
+from ..capture.report import ExecutionTraceReport
 from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..core.units import format_s
-from ..core.use_case import OUTPUT, UNRECORDED, Message, Option, use_case
+from ..core.use_case import OUTPUT, UNRECORDED, Argument, Message, Option, use_case
 from ..core.write_file import check_target
 from ..explain.perfetto import MAX_EVENTS, Event, name_event, slice_event, sort_event, write_events
 from ..trace.dependencies import Dependencies
 from ..trace.pipeline import dependencies
 from ..trace.step_log import without_warm_up
 from ..trace.trace import Trace
+from .kernel_report import TraceKernelsReport
 from .report import TraceInfoReport, TraceReplayReport
-from .trace_facts import LogReading, Meta, Skip, TraceFile, named, recorded, recorded_ops, trace_facts
+from .trace_facts import (
+    LogReading,
+    Meta,
+    Skip,
+    TraceFile,
+    named,
+    recorded,
+    recorded_ops,
+    trace_facts,
+    with_kernels,
+)
 
 
 def typical_steps(trace: Trace) -> list[int]:
@@ -107,6 +118,7 @@ def _shown_ends(start_s: Floats, end_s: Floats, needs: Dependencies, ops: Sequen
     yield from reversed(shown)
 
 
+PROFILES = "A PyTorch profile, or a folder or pattern of them, one for each rank; shapes with record_shapes=True."
 KERNELS = "Kineto profile of the same run, for the kernel times of execution traces; repeatable."
 
 
@@ -138,7 +150,7 @@ def describe_trace(
         40
     """
     if isinstance(source, (str, Path)) and holds_execution_traces(source):
-        from ..capture.execution.describe import describe_execution_traces
+        from ..capture.execution.program import describe_execution_traces
 
         return describe_execution_traces(source, kernels)
     if kernels:
@@ -171,6 +183,39 @@ def replay_trace(source: TraceFile, *, meta: Meta = None) -> TraceReplayReport:
         recorded_s=tuple(trace.step_s.tolist()),
         record=UNRECORDED,
     )
+
+
+@use_case()
+def kernels_of_trace(
+    source: Annotated[str | Path | Trace, Argument(metavar="FILE", key="file", recorded_as=named, help=PROFILES)],
+    *,
+    meta: Meta = None,
+    skip: Skip = None,
+    rank: Annotated[int | None, Option("--rank", "N", least=0, most=10_000_000)] = None,
+    top: Annotated[int, Option("--top", "N", least=1, most=1000)] = 20,
+) -> TraceKernelsReport:
+    """Rank the kernels of a recorded job by what their variation costs, with the time and the spread of each.
+
+    Args:
+        source: a Trace with kernels; or a PyTorch profile, a folder or a pattern of them.
+        meta: degrees of the job (YAML); by default the meta-*.yaml next to the trace.
+        skip: first steps to leave out; None: those that are warm-up (`trace/step_log.py`).
+        rank: rank of a single profile, where it does not say.
+        top: kernels that are held still in turn, those first that vary most in a step.
+
+    Raises:
+        DataError: it cannot be read, is no profile, or names no kernels inside its operations.
+
+    Example:
+        >>> kernels_of_trace("profiles").pools[0].name  # doctest: +SKIP
+    """
+    trace, n_left_out = without_warm_up(with_kernels(source, meta, {} if rank is None else {"rank": rank}), skip)
+    assert trace.kernels is not None
+    from .kernel_pools import pool_table  # here, so that mistakes above do not wait for SciPy
+    from .recorded_job import fit_job
+
+    table = pool_table(fit_job(trace), trace.kernels, top)
+    return TraceKernelsReport(info=trace_facts(trace, n_left_out), table=table, record=UNRECORDED)
 
 
 def steps_messages(steps: tuple[int, ...], perfetto: str | Path) -> Message:

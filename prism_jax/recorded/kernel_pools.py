@@ -8,7 +8,7 @@ waits for its slowest rank.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,59 +17,13 @@ from ..core.arrays import Floats, Ints
 from ..trace.trace import TraceKernels
 from .factor_shape import choose_shape
 from .kernel_draws import entry_means
+from .kernel_report import PoolFacts, PoolTable
 from .recorded_job import RecordedJob
 from .replay import replay, replay_program
 
 P95 = 0.95
 LARGE = 0.25  # share of a run from which a pool is left out of what its run shares
 FEWEST = 8  # recorded values from which a family is chosen
-
-
-@dataclass(frozen=True)
-class PoolFacts:
-    """One pool of kernels.
-
-    Attributes:
-        name, shapes, stream: of the kernels (`trace.trace.KernelPool`).
-        count: recorded kernels.
-        mean_s: of a kernel.
-        share: of the time of all runs of kernels.
-        cv: standard deviation over mean, around the mean of each place in the program.
-        cv_within, cv_between: of kernels on one GPU, of the means of GPUs; the latter None where one GPU alone ran the pool.
-        family: that describes held-out values best: normal, student_t, mixture of the logarithm, or pool for the recorded values.
-        saved_p95_s: seconds by which the p95 of the recorded steps falls if the pool holds still; None where it was not asked.
-        saved_std_s: the same of their standard deviation.
-    """
-
-    name: str
-    shapes: str
-    stream: str
-    count: int
-    mean_s: float
-    share: float
-    cv: float
-    cv_within: float
-    cv_between: float | None
-    family: str | None = None
-    saved_p95_s: float | None = None
-    saved_std_s: float | None = None
-
-
-@dataclass(frozen=True)
-class PoolTable:
-    """Pools of a job, and how they fill its time.
-
-    Attributes:
-        pools: those first whose variation costs most; then those that were not asked about, by time.
-        rest_share: of the time of all runs, in which none of their kernels ran; it and the shares of pools sum to 1.
-        run_s: seconds of all runs of kernels in a step, mean over steps and replicas.
-        p95_s: of the recorded steps, replayed.
-    """
-
-    pools: tuple[PoolFacts, ...]
-    rest_share: float
-    run_s: float
-    p95_s: float
 
 
 def pool_table(job: RecordedJob, kernels: TraceKernels, top: int) -> PoolTable:

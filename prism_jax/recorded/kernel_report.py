@@ -10,11 +10,57 @@ from ..core.page import Block, Card, Table, left_out, more, notes
 from ..core.readable import counted, percent
 from ..core.report import INLINE, Report, RunRecord
 from ..core.units import format_s
-from .kernel_pools import PoolFacts, PoolTable
 from .report import TraceFacts, recorded_words, recording_blocks, recording_title
 
 LEAST_SAVED = 0.002  # of the p95; less is not worth a word
 MOST_SHOWN, LONGEST = 20, 48
+
+
+@dataclass(frozen=True)
+class PoolFacts:
+    """One pool of kernels.
+
+    Attributes:
+        name, shapes, stream: of the kernels (`trace.trace.KernelPool`).
+        count: recorded kernels.
+        mean_s: of a kernel.
+        share: of the time of all runs of kernels.
+        cv: standard deviation over mean, around the mean of each place in the program.
+        cv_within, cv_between: of kernels on one GPU, of the means of GPUs; the latter None where one GPU alone ran the pool.
+        family: that describes held-out values best: normal, student_t, mixture of the logarithm, or pool for the recorded values.
+        saved_p95_s: seconds by which the p95 of the recorded steps falls if the pool holds still; None where it was not asked.
+        saved_std_s: the same of their standard deviation.
+    """
+
+    name: str
+    shapes: str
+    stream: str
+    count: int
+    mean_s: float
+    share: float
+    cv: float
+    cv_within: float
+    cv_between: float | None
+    family: str | None = None
+    saved_p95_s: float | None = None
+    saved_std_s: float | None = None
+
+
+@dataclass(frozen=True)
+class PoolTable:
+    """Pools of a job, and how they fill its time.
+
+    Attributes:
+        pools: those first whose variation costs most; then those that were not asked about, by time.
+        rest_share: of the time of all runs, in which none of their kernels ran; it and the shares of pools sum to 1.
+        run_s: seconds of all runs of kernels in a step, mean over steps and replicas.
+        p95_s: of the recorded steps, replayed.
+    """
+
+    pools: tuple[PoolFacts, ...]
+    rest_share: float
+    run_s: float
+    p95_s: float
 
 
 @dataclass(frozen=True)

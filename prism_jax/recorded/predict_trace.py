@@ -15,7 +15,6 @@ from ..core.use_case import Option, OptionGroup, noted, use_case
 from ..trace.level_changes import levels_note
 from ..trace.step_log import StepLog, without_warm_up
 from ..trace.trace import Trace
-from .kernels_of_trace import with_kernels
 from .prediction import LEVEL, TracePrediction, doubts, mean_of_splits
 from .prediction_report import (
     CheckFacts,
@@ -29,7 +28,7 @@ from .prediction_report import (
 )
 from .recorded_job import RecordedJob
 from .report import QUANTILES, Quantiles, SplitScore
-from .trace_facts import LogReading, Meta, StepDraws, TraceFile, recorded, trace_facts
+from .trace_facts import LogReading, Meta, StepDraws, TraceFile, recorded, trace_facts, with_kernels
 
 FEWEST_TO_SPLIT = 4  # recorded steps, unless a share is asked for
 

@@ -21,6 +21,7 @@ from .formats.open_trace import open_trace
 from .report import QUANTILES, OpTypeFacts, RecordedJobFacts, RecordedTimes, TraceFacts
 
 TraceSource: TypeAlias = str | Path | Trace | StepLog
+NO_KERNELS = "no kernels inside its operations. Record with ProfilerActivity.CUDA (of a CPU: keep its operators)"
 
 
 def recorded(
@@ -52,6 +53,18 @@ def recorded_ops(source: TraceSource, meta: str | Path | None = None) -> Trace:
         raise DataError(
             f"{found.source}: a log of step times without ops. `trace info` and `trace predict` take it; this needs a trace."
         )
+    return found
+
+
+def with_kernels(source: TraceSource, meta: str | Path | None, stated: Mapping[str, Any]) -> Trace:
+    """Opens the trace with its kernels.
+
+    Raises:
+        DataError: it has none.
+    """
+    found = recorded(source, meta, {**stated, "kernels": True})
+    if not isinstance(found, Trace) or found.kernels is None or len(found.kernels.op) == 0:
+        raise DataError(f"{found.source}: {NO_KERNELS}")
     return found
 
 

@@ -115,8 +115,7 @@ def what_if(
     _check_ranks(trace, changes)
     _check_layers(trace, changes.layers_per_stage)
     from .recorded_job import fit_job
-    from .replay import trace_criticality
-    from .stragglers import stragglers
+    from .replay import stragglers, trace_criticality
     from .unseen_steps import match_moments, predict_job
 
     job, found = match_moments(fit_job(trace)), stragglers(trace)

@@ -155,7 +155,7 @@ SHIPPED = {
         ),
         (
             "trace kernels",
-            "prism_jax.recorded.kernels_of_trace:kernels_of_trace",
+            "prism_jax.recorded.describe_trace:kernels_of_trace",
             "Rank the kernels of a recorded job by what their variation costs, with the time and the spread of each.",
             "prism-jax trace kernels profiles --top 10",
         ),

@@ -11,7 +11,7 @@ from prism_jax.capture.capture_program import capture_step
 from prism_jax.core.report import Report
 from prism_jax.horizon.checkpoint import Checkpoint
 from prism_jax.host.host_of_trace import host_of_trace
-from prism_jax.recorded.kernels_of_trace import kernels_of_trace
+from prism_jax.recorded.describe_trace import kernels_of_trace
 from prism_jax.shell.app import main
 from prism_jax.show.doctor import examine_installation
 from prism_jax.show.saved_report import open_reports

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from ..report import MatchedKernels
 from .node import Node
 from .profiled_ops import NONE, Profile
-from .report import MatchedKernels
 from .trace import ExecutionTrace
 
 RUN = 4  # names in a row that must agree again

@@ -29,10 +29,9 @@ from ...trace.trace import MAX_RANKS, JobShape, OpTable, Trace
 from .event_file import EVENT_FILE
 from .mllog import MLLOG
 from .pattern_log import read_by_pattern
-from .plain_table import PLAIN_CSV, PLAIN_PARQUET
+from .plain_table import PLAIN_CSV, PLAIN_PARQUET, STRAGGLER_PARQUET
 from .quantities import UNITS
 from .scalar_files import JSON_LINES, STEP_TABLE, TRAINER_STATE
-from .straggler_parquet import STRAGGLER_PARQUET
 from .text_logs import TEXT_LOG
 
 OF_SCALARS = (STEP_TABLE, JSON_LINES, TRAINER_STATE, EVENT_FILE)

@@ -153,3 +153,62 @@ PLAIN_PARQUET = TraceFormat(
     _is_parquet,
     lambda files: without_copies(read_plain_parquet(files[0])),
 )
+
+
+# Traces of the published straggler analysis have one row per op of one worker per (data-parallel rank, stage). Of their further
+# columns seq_id and gmc follow from these and are not read; -1 stands where an op has none.
+# Source: Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", arXiv 2505.05713, and its data.
+STRAGGLER_COLUMNS = (
+    FileColumn("dp_rank", "dp", "int"),
+    FileColumn("stage", "pp", "int"),
+    FileColumn("rank", "rank", "int"),
+    FileColumn("step", "step", "int"),
+    FileColumn("optype", "op_type", "text"),
+    FileColumn("start_ts", "start_s", "float"),
+    FileColumn("duration", "duration_s", "float"),
+    FileColumn("mc", "chunk", "int"),
+    FileColumn("mb_id", "micro_batch", "int"),
+)
+DISTINCTIVE = {
+    "dp_rank", "stage", "optype", "start_ts", "duration", "mc", "mb_id", "gmc", "seq_id",
+}  # fmt: skip  # not in plain tables
+
+
+def read_straggler_parquet(path: Path) -> OpTable:
+    """The ops of `path`.
+
+    Raises:
+        DataError: not a whole parquet file, a column is missing or of the wrong type, an impossible value; names row and field.
+    """
+    from ...trace.parquet_columns import read_columns  # pyarrow takes 0.2 s to import
+
+    return read_columns(path, STRAGGLER_COLUMNS, extra=True).table()
+
+
+def _is_straggler_parquet(begins: FileStart) -> bool:
+    """Whether a parquet file has more columns of this kind than of a plain table.
+
+    Raises:
+        DataError: it has none of either.
+    """
+    if not begins.start.startswith(PARQUET):
+        return False
+    from ...trace.parquet_columns import column_names
+
+    names = set(column_names(begins.path))
+    plain = {column.name for column in COLUMNS} - {"step", "rank"}  # both kinds have these
+    if not names & (DISTINCTIVE | plain):
+        raise DataError(
+            f"{begins.path}: not a trace: its columns are neither those of the straggler analysis "
+            f"({', '.join(sorted(DISTINCTIVE))}) nor those of a plain table "
+            f"({', '.join(column.name for column in COLUMNS)})"
+        )
+    return len(names & DISTINCTIVE) > len(names & plain)
+
+
+STRAGGLER_PARQUET = TraceFormat(
+    "straggler parquet",
+    "the straggler-analysis parquet",
+    _is_straggler_parquet,
+    lambda files: read_straggler_parquet(files[0]),
+)

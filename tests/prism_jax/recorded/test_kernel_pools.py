@@ -8,10 +8,10 @@ import pytest
 
 from experiments.kernel_pools.made import MadeJob, write_made_job
 from prism_jax.core.errors import DataError
+from prism_jax.recorded.describe_trace import kernels_of_trace
 from prism_jax.recorded.edits import with_micro_batches
 from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.kernel_draws import kernel_draws, sum_of_kernels
-from prism_jax.recorded.kernels_of_trace import kernels_of_trace
 from prism_jax.recorded.predict_trace import predict_trace
 from prism_jax.recorded.prediction import ks_distance
 from prism_jax.recorded.recorded_job import fit_job

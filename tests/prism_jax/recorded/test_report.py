@@ -25,7 +25,7 @@ from prism_jax.recorded.prediction_report import (
     WhatIfReport,
 )
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
-from prism_jax.recorded.replay import replay_recorded, trace_criticality
+from prism_jax.recorded.replay import replay_recorded, stragglers, trace_criticality
 from prism_jax.recorded.report import (
     HeldOutScore,
     MeasuredQuantiles,
@@ -35,7 +35,6 @@ from prism_jax.recorded.report import (
     TraceInfoReport,
     TraceReplayReport,
 )
-from prism_jax.recorded.stragglers import stragglers
 from prism_jax.recorded.trace_facts import trace_facts
 from prism_jax.recorded.what_if import what_if_report
 from prism_jax.trace.step_log import StepLog

@@ -8,9 +8,16 @@ import pytest
 
 from prism_jax.explain.types import Stragglers
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
-from prism_jax.recorded.replay import HOST, replay, replay_program, trace_criticality
+from prism_jax.recorded.replay import (
+    HOST,
+    ideal_durations,
+    replay,
+    replay_program,
+    stragglers,
+    trace_criticality,
+    worst_workers,
+)
 from prism_jax.recorded.report import CriticalShares
-from prism_jax.recorded.stragglers import ideal_durations, stragglers, worst_workers
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, draws, measured, planted, record, skeleton, timed
 

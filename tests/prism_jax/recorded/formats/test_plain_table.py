@@ -11,8 +11,7 @@ from hypothesis import given, settings, strategies as st
 from prism_jax.core.errors import DataError
 from prism_jax.recorded.formats import plain_table
 from prism_jax.recorded.formats.open_trace import open_trace
-from prism_jax.recorded.formats.plain_table import read_plain_csv, read_plain_parquet
-from prism_jax.recorded.formats.straggler_parquet import read_straggler_parquet
+from prism_jax.recorded.formats.plain_table import read_plain_csv, read_plain_parquet, read_straggler_parquet
 from prism_jax.trace import columns as csv_columns
 from prism_jax.trace.trace import OpRow, OpTable, Trace
 

@@ -9,7 +9,7 @@ import pytest
 
 from prism_jax.core.errors import ConfigError, DataError
 from prism_jax.recorded.formats.open_trace import find_meta, open_trace, read_meta
-from prism_jax.recorded.formats.straggler_parquet import read_straggler_parquet
+from prism_jax.recorded.formats.plain_table import read_straggler_parquet
 from prism_jax.trace import parquet_columns
 from prism_jax.trace.columns import FileColumn, OpColumns
 from prism_jax.trace.trace import JobShape, Trace
