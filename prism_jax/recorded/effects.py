@@ -112,7 +112,7 @@ class Effects:
     evidence: VarianceShares
 
     def astype(self, dtype: type[np.floating]) -> Effects:
-        """The same in another precision."""
+        """Returns the effects in another precision."""
         log_s = {name: getattr(self, name).astype(dtype) for name in ("base", "step", "rank", "pool")}
         return replace(self, **log_s)
 

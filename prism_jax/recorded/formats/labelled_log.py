@@ -25,7 +25,7 @@ from ...core.errors import DataError
 from ...core.units import format_s
 from ...trace.step_log import StepLog
 from .labelled import BAR_RATE, BAR_STEP, FRACTION, UNLABELLED, Line, read_line
-from .log_entries import MAX_ENTRIES, MAX_STEP_S, NAN, THREE_DIGITS, Clocked, Entries, grows, interval, steps_by_clock
+from .log_entries import MAX_ENTRIES, MAX_STEP_S, NAN, THREE_DIGITS, Clocked, grows, interval, step_log, steps_by_clock
 from .quantities import QuantityKind, is_mean, rank_of
 from .scalars import assumed_unit, unit_that_fits
 
@@ -81,15 +81,15 @@ class LabelledLog:
         self._line_kinds: dict[tuple[str, ...], int] = {}
         self._ranks: dict[str, int] = {}
         self._numbers = array("q")
-        self._clock_s, self._rank, self._pauses, self._form = array("d"), array("i"), array("i"), array("i")
-        self._resolution_s = 0.0
+        self.clock_s, self.rank, self.pauses, self.form = array("d"), array("i"), array("i"), array("i")
+        self.resolution_s = 0.0
         self._n_pauses, self._series = 0, ""
         self._open: dict[
             str, tuple[int, str, int, set[str]]
         ] = {}  # rank -> its last entry: index, counter, line, names
 
     def __len__(self) -> int:
-        return len(self._clock_s)
+        return len(self.clock_s)
 
     def take(self, line: bytes, number: int) -> None:
         """Reads a line."""
@@ -123,11 +123,11 @@ class LabelledLog:
         form = tuple(one.name for one in said.found)
         known = self._line_kinds.setdefault(form, len(self._line_kinds)) if len(self._line_kinds) < MOST_NAMES else -1
         self._numbers.append(number)
-        self._clock_s.append(said.clock_s)
-        self._resolution_s = max(self._resolution_s, said.resolution_s)
-        self._rank.append(self._ranks.setdefault(said.rank, len(self._ranks)) if len(self._ranks) < 2**20 else 0)
-        self._pauses.append(self._n_pauses)
-        self._form.append(known)
+        self.clock_s.append(said.clock_s)
+        self.resolution_s = max(self.resolution_s, said.resolution_s)
+        self.rank.append(self._ranks.setdefault(said.rank, len(self._ranks)) if len(self._ranks) < 2**20 else 0)
+        self.pauses.append(self._n_pauses)
+        self.form.append(known)
         if said.rank in self._open or len(self._open) < MOST_NAMES:
             self._open[said.rank] = entry, said.series, number, names
         self._add(said, entry, said.series, names)
@@ -181,11 +181,6 @@ class LabelledLog:
         """
         return _Choice(self, per_step, unit_s).made()
 
-    def entries(self) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], float]:
-        """[entry] clock, rank, pauses before it and form of its line; and the resolution of the clock."""
-        rank, pauses, form = (np.array(one, np.int64) for one in (self._rank, self._pauses, self._form))
-        return np.array(self._clock_s), rank, pauses, form, self._resolution_s
-
 
 class _Values(NamedTuple):
     """A quantity with the counter of steps that it belongs to: [value] entry, step and number."""
@@ -198,13 +193,25 @@ class _Values(NamedTuple):
     step: NDArray[np.int64]
     value: Floats
 
+    def of(self, kept: NDArray, value: Floats | None = None) -> _Values:
+        """Some of the values (flags or indices), or other ones of the same entries."""
+        return self._replace(
+            entry=self.entry[kept], step=self.step[kept], value=(self.value if value is None else value)[kept]
+        )
+
+    @property
+    def is_positive(self) -> NDArray[np.bool_]:
+        """[value] whether it can be a time or a rate."""
+        return np.isfinite(self.value) & (self.value > 0)
+
 
 class _Choice:
     """Choice of the numbers of a log that are its step times."""
 
     def __init__(self, log: LabelledLog, per_step: float | None, unit_s: float | None) -> None:
         self.log, self.per_step, self.unit_s = log, per_step, unit_s
-        self.clock_s, self.rank, self.pauses, self.form, self.resolution_s = log.entries()
+        self.clock_s, self.resolution_s = np.array(log.clock_s), log.resolution_s
+        self.rank, self.pauses, self.form = (np.array(one, np.int64) for one in (log.rank, log.pauses, log.form))
         self.notes: list[str] = []
 
     def made(self) -> Reading | None:
@@ -269,14 +276,14 @@ class _Choice:
 
     def _reported(self, one: _Values) -> Reading | None:
         """The step times in a quantity; None where it contradicts the clock, or grows as a clock does."""
-        good = np.isfinite(one.value) & (one.value > 0)
+        good = one.is_positive
         if 2 * good.sum() <= len(good):
             first = int(np.flatnonzero(~good)[0])
             place = self.log.place(int(one.entry[first]))
             raise DataError(f"{place} {one.name}: {one.value[first]:g} s is not a step time. Remove the line.")
         if not good.all():
             self.notes.append(f"{int((~good).sum())} entries whose {one.name} is no positive time are left out")
-            one = one._replace(entry=one.entry[good], step=one.step[good], value=one.value[good])
+            one = one.of(good)
         step_s = 1.0 / one.value if one.column.kind == QuantityKind.STEP_RATE else one.value
         merged = self._over_ranks(one, step_s)
         step_s = merged.value
@@ -288,8 +295,7 @@ class _Choice:
             self.notes.append("by the clock of the bar, whose rates are smoothed")
             return Reading(self._log(by_clock._replace(notes=(*self.notes, *by_clock.notes)), one), is_reported=True)
         if not one.column.has_unit:
-            unit_s = self._unit(one, step_s, typical)
-            step_s = step_s * unit_s
+            step_s = step_s * self._unit(one, step_s, typical)
         single = self._of_one_step(merged, step_s, typical)
         if single is None:
             return None
@@ -377,8 +383,7 @@ class _Choice:
             of = f" ({n_ranks} ranks)" if n_ranks > 1 else ""
             which = "last" if one.name == BAR_RATE else "slowest"
             self.notes.append(f"{n_more} entries repeat the step before them{of}; the {which} of each step was taken")
-        chosen = np.array(entries, np.int64)
-        return one._replace(entry=one.entry[chosen], step=one.step[chosen], value=slowest[chosen])
+        return one.of(np.array(entries, np.int64), slowest)
 
     # --- The clock ---------------------------------------------------------------------------------------------------
 
@@ -420,17 +425,13 @@ class _Choice:
             last = np.append(np.diff(step) != 0, True)
             entry, step = entry[last], step[last]
             values = _Values(series, name, column, name, entry, step, np.full(len(entry), NAN))
-            if best is None or (len(np.unique(step)), -rank_of(name)) > (
-                len(np.unique(best.step)),
-                -rank_of(best.name),
-            ):
+            if best is None or _most_steps(values) > _most_steps(best):
                 best = values
         return best
 
     def _by_work(self, one: _Values, per_step: float | None) -> Reading | None:
         """The work of a step over its rate; the work is stated, or such that the times add up to those of the clock."""
-        good = np.isfinite(one.value) & (one.value > 0)
-        one = one._replace(entry=one.entry[good], step=one.step[good], value=one.value[good])
+        one = one.of(one.is_positive)
         if len(one.entry) < 2:
             return None
         merged = self._over_ranks(one, 1.0 / one.value)
@@ -458,10 +459,12 @@ class _Choice:
         return Reading(self._log(found, one), is_reported=True)
 
     def _log(self, found: Clocked, one: _Values) -> StepLog:
-        entries = Entries(self.log.path)
-        entries.count(found.step)
         how = f"by its labelled numbers: {one.counter!r}" + (f", {one.name!r}" if one.name != one.counter else "")
-        return entries.step_log(found, framework="", notes=(how,))
+        return step_log(self.log.path, found, found.step, notes=(how,))
+
+
+def _most_steps(one: _Values) -> tuple[int, int]:
+    return len(np.unique(one.step)), -rank_of(one.name)
 
 
 def _sureness(one: _Values) -> tuple[bool, int, int, int]:

@@ -196,11 +196,6 @@ class Entries:
         self._rate.append(entry.rate)
         self.resolution_s = max(self.resolution_s, entry.resolution_s)
 
-    def count(self, step: NDArray[np.int64]) -> None:
-        """Takes over the numbers of steps that were timed elsewhere, for `step_log`."""
-        self._step = array("q", step.tolist())
-        self._series = array("q", [0]) if len(step) else array("q")
-
     def _drop_last(self) -> None:
         for column in (self._step, self._n_steps, self._series, self._pauses):
             column.pop()
@@ -243,21 +238,25 @@ class Entries:
 
     def step_log(self, found: Clocked, *, framework: str, notes: tuple[str, ...]) -> StepLog:
         """The log with the step times in `found`."""
-        more = list(found.notes)
-        if self.n_repeats:
-            more.append(f"{self.n_repeats} entries repeat the step before them; the last of each step was taken")
-        n_restarts = int((np.diff(np.array(self._step, np.int64)) < 0).sum()) if len(set(self._series)) == 1 else 0
-        if n_restarts:
-            more.append(f"the log starts over {n_restarts} times; steps that were run twice are in it twice")
-        return StepLog(
-            source=str(self.path),
-            name=stem(self.path),
-            step=found.step,
-            step_s=found.step_s,
-            n_steps=found.n_steps,
-            notes=(*notes, *more),
-            framework=framework,
-        )
+        repeats = f"{self.n_repeats} entries repeat the step before them; the last of each step was taken"
+        told = found._replace(notes=(*found.notes, *([repeats] if self.n_repeats else [])))
+        counted = np.array(self._step if len(set(self._series)) == 1 else [], np.int64)
+        return step_log(self.path, told, counted, framework=framework, notes=notes)
+
+
+def step_log(
+    path: Path, found: Clocked, counted: NDArray[np.int64], *, framework: str = "", notes: tuple[str, ...] = ()
+) -> StepLog:
+    """The log with the step times in `found`.
+
+    Args:
+        counted: numbers of steps in the order of the log, which go back where it starts over.
+        notes: what people should know, before the notes of `found`.
+    """
+    n_restarts = int((np.diff(counted) < 0).sum())
+    restarts = f"the log starts over {n_restarts} times; steps that were run twice are in it twice"
+    more = (*found.notes, *([restarts] if n_restarts else []))
+    return StepLog(str(path), stem(path), found.step, found.step_s, found.n_steps, (*notes, *more), framework=framework)
 
 
 def stem(path: Path) -> str:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...core.arrays import Floats
 from ...core.errors import DataError
-from ...trace.rank_times import RankTimes, natural_order
+from ...trace.rank_times import RankTimes, earlier, natural_order
 from .log_entries import MAX_ENTRIES, Entries, Entry
 
 
@@ -108,12 +108,7 @@ class RankTable:
 
     def _again(self, step: NDArray[np.int64], rank: NDArray[np.int64]) -> NDArray[np.int64]:
         """Counts the rows of the same step and rank that come before a row, by clock and then by seconds [row]."""
-        order = np.lexsort((np.array(self._seconds), self._when(), rank, step))
-        first = np.append(True, (np.diff(step[order]) != 0) | (np.diff(rank[order]) != 0))
-        place = np.arange(len(step))
-        again = np.empty(len(step), np.int64)
-        again[order] = place - np.maximum.accumulate(np.where(first, place, 0))
-        return again
+        return earlier((step, rank), self._when(), np.array(self._seconds))
 
     def _when(self) -> Floats:
         """Time of a row, or its place where rows stand in order and have no time [row]."""
