@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -258,10 +259,10 @@ class _Draft:
         return {kind: spans.pick(order[what[order] == kind]) for kind in What}
 
 
-def _kernel(draft: _Draft, number: int, event: Event, args: Event) -> None:
+def _kernel(draft: _Draft, number: int, event: Event, args: Event, *, is_copy: bool = False) -> None:
     name = _text(event.get("name"))
     lane, link = args.get("stream", event.get("tid")), args.get("correlation")
-    if not is_communication(name):
+    if is_copy or not is_communication(name):
         draft.add(What.KERNEL, number, event, draft.work(event, args), lane, link)
         return
     kind = communication_kind(_text(args.get("Collective name"))) or communication_kind(name) or "communication"
@@ -276,22 +277,9 @@ def _kernel(draft: _Draft, number: int, event: Event, args: Event) -> None:
     draft.add(What.GPU_COMMUNICATION, number, event, draft.code(draft.communications, found), lane, link)
 
 
-def _copy(draft: _Draft, number: int, event: Event, args: Event) -> None:
-    lane = args.get("stream", event.get("tid"))
-    draft.add(What.KERNEL, number, event, draft.work(event, args), lane, args.get("correlation"))
-
-
 def _call(draft: _Draft, number: int, event: Event, args: Event) -> None:
     waits = "StreamWaitEvent" in _text(event.get("name"))
     draft.add(What.WAIT if waits else What.LAUNCH, number, event, -1, event.get("tid"), args.get("correlation"))
-
-
-def _annotation(draft: _Draft, number: int, event: Event, args: Event) -> None:
-    _annotated(draft, number, event, args, What.STEP, What.OP)
-
-
-def _gpu_annotation(draft: _Draft, number: int, event: Event, args: Event) -> None:
-    _annotated(draft, number, event, args, What.GPU_STEP, What.GPU_OP)
 
 
 def _annotated(draft: _Draft, number: int, event: Event, args: Event, step: What, op: What) -> None:
@@ -331,15 +319,12 @@ def _recorded(draft: _Draft, number: int, event: Event, args: Event) -> None:
 _KEEPERS: dict[str, Callable[[_Draft, int, Event, Event], None]] = {
     "kernel": _kernel,
     "Kernel": _kernel,
-    "gpu_memcpy": _copy,
-    "gpu_memset": _copy,
-    "Memcpy": _copy,
-    "Memset": _copy,
+    **dict.fromkeys(("gpu_memcpy", "gpu_memset", "Memcpy", "Memset"), partial(_kernel, is_copy=True)),
     "cuda_runtime": _call,
     "cuda_driver": _call,
     "Runtime": _call,
-    "user_annotation": _annotation,
-    "gpu_user_annotation": _gpu_annotation,
+    "user_annotation": partial(_annotated, step=What.STEP, op=What.OP),
+    "gpu_user_annotation": partial(_annotated, step=What.GPU_STEP, op=What.GPU_OP),
     "cpu_op": _host,
     "Operator": _host,
     "recorded": _recorded,

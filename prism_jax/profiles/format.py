@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
@@ -42,19 +43,22 @@ def _is_kineto(begins: FileStart) -> bool:
     return True
 
 
-def _read(source: Callable[[], Source] | None, files: Sequence[Path], stated: Stated = NOTHING_STATED) -> Read:
+def _read(source: Callable[[], Source], files: Sequence[Path], stated: Stated = NOTHING_STATED) -> Read:
     """Operations of the profiles.
 
     Args:
-        source: imports what gives the events of a file, for all formats but Kineto.
+        source: imports what gives the events of a file.
     """
     from .kineto import read_kineto  # ijson is needed for these files only
 
     if replace(stated, rank=None, kernels=False) != NOTHING_STATED:
         raise DataError(f"{files[0]}: a profile says its times and columns itself. Leave out all but --rank.")
-    if source is None:
-        return read_kineto(files, stated.rank, stated.kernels)
     return read_kineto(files, stated.rank, stated.kernels, source())
+
+
+def _events_of(module: str, function: str) -> Source:
+    """Imports what gives the events of a file: some formats need libraries of their own."""
+    return getattr(import_module(f".{module}", __package__), function)
 
 
 def _of_folder(files: Sequence[Path]) -> Sequence[Path]:
@@ -67,7 +71,7 @@ def profile_format(
     name: str,
     about: str,
     recognises: Callable[[FileStart], bool],
-    source: Callable[[], Source] | None,
+    source: Callable[[], Source],
     of_folder: Callable[[str], bool],
 ) -> TraceFormat:
     """A format of profiles.
@@ -77,32 +81,9 @@ def profile_format(
         of_folder: whether a file of a folder is one of them, by its name in lower case.
     """
     read = partial(_read, source)
-    chosen = _of_folder if source is None else lambda files: [one for one in files if of_folder(one.name.lower())]
-    return TraceFormat(name, about, recognises, read, chosen, read)
-
-
-def _xplane() -> Source:
-    from .xplane import xplane_events
-
-    return xplane_events
-
-
-def _nsight() -> Source:
-    from .nsight import nsight_events
-
-    return nsight_events
-
-
-def _nsys_jax() -> Source:
-    from .nsys_jax import nsys_jax_events
-
-    return nsys_jax_events
-
-
-def _flight_recorder() -> Source:
-    from .flight_recorder import flight_recorder_events
-
-    return flight_recorder_events
+    return TraceFormat(
+        name, about, recognises, read, lambda files: [one for one in files if of_folder(one.name.lower())], read
+    )
 
 
 def _is_xplane(begins: FileStart) -> bool:
@@ -156,25 +137,34 @@ AS_JSON = (
     "yourself with python -c 'import json, pickle, sys; json.dump(pickle.load(sys.stdin.buffer), sys.stdout)' "
     "< DUMP > DUMP.json"
 )
-KINETO = profile_format("Kineto", "Kineto (PyTorch profiler) JSON", _is_kineto, None, lambda name: True)
+_read_kineto = partial(_read, partial(_events_of, "file", "kineto_events"))
+KINETO = TraceFormat("Kineto", "Kineto (PyTorch profiler) JSON", _is_kineto, _read_kineto, _of_folder, _read_kineto)
 FLIGHT_RECORDER = profile_format(
     "NCCL flight recorder",
     "NCCL flight recorder JSON",
     _is_flight_recorder,
-    _flight_recorder,
+    partial(_events_of, "flight_recorder", "flight_recorder_events"),
     lambda name: "nccl_trace" in name and name.endswith(ENDINGS),
 )
 NSYS_JAX = profile_format(
-    "nsys-jax", "nsys-jax archives (zip)", _is_nsys_jax, _nsys_jax, lambda name: name.endswith(".zip")
+    "nsys-jax",
+    "nsys-jax archives (zip)",
+    _is_nsys_jax,
+    partial(_events_of, "nsys_jax", "nsys_jax_events"),
+    lambda name: name.endswith(".zip"),
 )
 NSIGHT = profile_format(
     "Nsight Systems",
     "Nsight Systems exports (SQLite)",
     _is_nsight,
-    _nsight,
+    partial(_events_of, "nsight", "nsight_events"),
     lambda name: name.endswith((".sqlite", ".nsys-rep")),
 )
 XPLANE = profile_format(
-    "XPlane", "XPlane (JAX profiler)", _is_xplane, _xplane, lambda name: name.endswith(".xplane.pb")
+    "XPlane",
+    "XPlane (JAX profiler)",
+    _is_xplane,
+    partial(_events_of, "xplane", "xplane_events"),
+    lambda name: name.endswith(".xplane.pb"),
 )
 PROFILES = (KINETO, FLIGHT_RECORDER, NSYS_JAX, NSIGHT, XPLANE)

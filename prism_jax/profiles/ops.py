@@ -131,11 +131,8 @@ def numbered(*keys: NDArray, by: NDArray) -> Rows:
     """Counts entries with the same keys before each, in the order of `by` (ties in the given order)."""
     order = np.lexsort((by, *keys))
     new = np.ones(len(order), dtype=bool)
-    if keys:
-        sorted_keys = np.stack([key[order] for key in keys])
-        new[1:] = (sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0)
-    else:
-        new[1:] = False
+    sorted_keys = np.stack([key[order] for key in keys])
+    new[1:] = (sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0)
     position = np.arange(len(order))
     number = np.empty(len(order), dtype=np.int64)
     number[order] = position - np.maximum.accumulate(np.where(new, position, 0))

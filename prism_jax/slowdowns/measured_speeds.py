@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -110,6 +110,24 @@ def class_of(name: str) -> str:
     """The kernel class that a name tells of; "all" where it tells none."""
     words = set(words_of(name))
     return next((kind for kind, of in OF_CLASS.items() if words & of and kind in KERNEL_CLASSES.names), ALL)
+
+
+Key = TypeVar("Key")
+
+
+def at_work(utilization: Mapping[Key, float], power: Mapping[Key, float]) -> dict[Key, bool]:
+    """Whether GPUs work, by utilization where any is `BUSY`, else by power over half of the largest; empty where neither tells.
+
+    Args:
+        utilization: percent by sample.
+        power: watts by sample.
+    """
+    most = max((value for value in power.values() if value == value), default=0.0)
+    for values, least in ((utilization, BUSY), (power, HALF_POWER * most)):
+        works = {key: value >= least for key, value in values.items()}
+        if any(works.values()):
+            return works
+    return {}
 
 
 def slowdowns_of(values: Floats, kind: Kind) -> Floats:

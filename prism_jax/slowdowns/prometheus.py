@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..core.errors import DataError
 from ..tables.csv_rows import number_of
 from ..tables.document import short
-from .measured_speeds import BUSY, HALF_POWER, kind_of
+from .measured_speeds import at_work, kind_of
 from .readings import (
     MAX_READINGS,
     DetectorFile,
@@ -29,6 +29,7 @@ from .readings import (
     place_of,
     short_name,
 )
+from .throttling import Throttling
 
 DCGM = {
     "DCGM_FI_DEV_SM_CLOCK": "clock",
@@ -176,12 +177,12 @@ def speeds_of_samples(source: str, samples: Iterator[MetricSample]) -> DetectorR
         raise DataError(
             f"{source}: no metric says how fast a GPU is. Record its SM clock (DCGM_FI_DEV_SM_CLOCK) under load."
         )
-    is_busy = _Busy(state)
+    works = at_work(state.get("utilization", {}), state.get("power", {}))
     scrapes = {one: number for number, one in enumerate(sorted({sample.scrape for sample in speeds}))}
     idle = 0
     for sample in speeds:
         kind = "clock" if sample.name in DCGM else kind_of(sample.name)
-        if kind is None or (kind == "clock" and not is_busy(sample)):
+        if kind is None or (kind == "clock" and not works.get((sample.place, sample.scrape), True)):
             idle += kind is not None
             continue
         found.n_report = scrapes[sample.scrape] + 1
@@ -189,35 +190,17 @@ def speeds_of_samples(source: str, samples: Iterator[MetricSample]) -> DetectorR
     found.n_report = len(scrapes)
     if idle:
         found.notes.append(f"{idle:,} of {len(speeds):,} clocks are of GPUs that did not work, and do not count")
-    found.notes += _throttled(state.get("reasons", {}), is_busy)
+    found.notes += _throttled(state.get("reasons", {}), works)
     return found
 
 
-class _Busy:
-    """Whether a GPU works at a time, by utilization, else by power, else always."""
-
-    def __init__(self, state: Mapping[str, Mapping[tuple[GpuPlace, float], float]]) -> None:
-        used, power = state.get("utilization", {}), state.get("power", {})
-        works = {key for key, value in used.items() if value >= BUSY}
-        if not works and power:
-            limit = HALF_POWER * max(power.values(), default=0.0)
-            used, works = power, {key for key, value in power.items() if value >= limit}
-        self._known, self._works = set(used) if works else set(), works
-
-    def __call__(self, sample: MetricSample) -> bool:
-        """Whether the GPU works when the sample is taken; yes where nothing tells."""
-        key = (sample.place, sample.scrape)
-        return key in self._works or key not in self._known
-
-
-def _throttled(reasons: Mapping[tuple[GpuPlace, float], float], is_busy: Any) -> list[str]:
+def _throttled(
+    reasons: Mapping[tuple[GpuPlace, float], float], works: Mapping[tuple[GpuPlace, float], bool]
+) -> list[str]:
     """Notes on GPUs that throttle while they work."""
-    from .throttling import Throttling
-
     counts = Throttling(("reasons",))
     for (place, scrape), mask in reasons.items():
-        sample = MetricSample("", "", place, scrape, scrape, mask)
-        if mask == mask and is_busy(sample):
+        if mask == mask and works.get((place, scrape), True):
             name = f"rank {place.rank}" if place.rank is not None else f"{place.host}:{place.index}"
             counts.add(short_name(name), {"reasons": f"{int(mask)}"})
     return [note.removeprefix(": ") for note in counts.notes("")]

@@ -35,25 +35,27 @@ from ..tables.monitor_text import as_csv
 from .detectors import detector_of, read_detector
 from .measured_speeds import (
     ALL as ALL_CLASSES,
-    BUSY,
-    HALF_POWER,
     Recognised,
     SpeedColumn,
+    at_work,
     class_of,
     combined,
     recognised,
 )
 from .node_names import HOST
 from .slow_gpus import slowdowns_of_readings
-from .slowdown_columns import ALL, LINK_COLUMNS, TableColumns, table_columns
-from .slowdown_spellings import (
+from .slowdown_columns import (
+    ALL,
+    LINK_COLUMNS,
     PERCENT,
     RAIL,
     ListedHosts,
+    TableColumns,
     as_columns,
     column_of,
     factor_of,
     spelled_rows,
+    table_columns,
     without_comments,
 )
 from .throttling import IDLE, Throttling, active
@@ -253,13 +255,12 @@ def _middle(by_series: Mapping[str, Mapping[int, Sequence[float]]]) -> float:
 
 def _busy(rows: Sequence[Mapping[str, str]], columns: TableColumns) -> list[bool]:
     """Whether a row's clock is that of work: by utilization, else by power, else where the driver calls no GPU idle."""
-    for name, least in ((columns.utilization, BUSY), (columns.power, HALF_POWER)):
-        if not name:
-            continue
-        value = np.array([number_of(row[name].partition(" ")[0]) for row in rows])
-        limit = least if name == columns.utilization else least * float(np.nanmax(value, initial=0.0))
-        if bool((value >= limit).any()):
-            return (value >= limit).tolist()
+    utilization, power = (
+        {at: number_of(row[name].partition(" ")[0]) for at, row in enumerate(rows) if name}
+        for name in (columns.utilization, columns.power)
+    )
+    if known := at_work(utilization, power):
+        return list(known.values())
     works = [not ((active(columns.reasons, row) or 0) & IDLE) for row in rows] if columns.reasons else []
     return works if any(works) else [True] * len(rows)
 
