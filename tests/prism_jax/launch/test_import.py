@@ -180,8 +180,8 @@ def test_json_holds_the_three_lists(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_argument_sets_of_megatron_lm_are_read_right(form: str, shared_data: Path) -> None:
-    found = score(shared_data / "megatron_ci", 200, form)
-    assert found["read right"] + found["named as not modelled"] == found["sets"] == 200
+    found = score(shared_data / "megatron_ci", 100, form)
+    assert found["read right"] + found["named as not modelled"] == found["sets"] == 100
 
 
 def test_scripts_and_configurations_stand_wherever_a_job_file_does(tmp_path: Path) -> None:

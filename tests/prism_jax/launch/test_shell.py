@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prism_jax.core.errors import DataError
+from prism_jax.launch import shell
 from prism_jax.launch.shell import ShellScript, follow
 
 
@@ -138,7 +139,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_scripts_end(name: str, tmp_path: Path) -> None:
+def test_hostile_scripts_end(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "MOST_STEPS", shell.MOST_STEPS // 10)
     try:
         followed(HOSTILE[name], tmp_path)
     except DataError as error:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..heads import stated
 from .case import Case
 from .llama_factory import FSDP, Z2, Z3
 
@@ -102,18 +103,9 @@ CONFIG = """{"architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "hidde
  "num_key_value_heads": 4,
  "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 32000}
 """
-BASE = {
-    "layers": 32,
-    "hidden": 4096,
-    "ffn": 14336,
-    "heads": 32,
-    "kv": 8,
-    "seq": 2048,
-    "micro": 16,
-    "batch": 256,
-    "gpus": 8,
-}
-BASE |= {"dtype": "bf16", "recompute": "full"}
+BASE = stated(
+    "layers=32 hidden=4096 ffn=14336 heads=32 kv=8 seq=2048 micro=16 batch=256 gpus=8 dtype=bf16 recompute=full"
+)
 MODEL = ["model=mistral-7b", "plan.seq_len=1024", "plan.micro_batch=2", "plan.global_batch=64"]
 
 

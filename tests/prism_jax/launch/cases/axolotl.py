@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..heads import stated
 from .case import Case
 from .llama_factory import Z2
 
@@ -54,18 +55,10 @@ fsdp_config:
 """
 NEW_FSDP = "fsdp_version: 2\nfsdp_config:\n  offload_params: false\n  reshard_after_forward: true\n"
 MESH = NEW_FSDP + "dp_replicate_size: 2\ndp_shard_size: 2\ntensor_parallel_size: 2\n"
-BASE = {
-    "layers": 32,
-    "hidden": 4096,
-    "ffn": 14336,
-    "heads": 32,
-    "kv": 8,
-    "seq": 8192,
-    "micro": 1,
-    "batch": 64,
-    "gpus": 8,
-}
-BASE |= {"dtype": "bf16", "recompute": "full", "software.attention": "flash2"}
+BASE = stated(
+    "layers=32 hidden=4096 ffn=14336 heads=32 kv=8 seq=8192 micro=1 batch=64 gpus=8 dtype=bf16 recompute=full "
+    "software.attention=flash2"
+)
 
 
 def _case(name: str, add: str, more: Mapping[str, Any], *changes: tuple[str, str], **rest: Any) -> Case:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..heads import stated
 from .case import Case
 
 GPT = """# GPT-2 pretraining setup
@@ -56,8 +57,7 @@ SETUP = """# Suggested data paths when using GPT-NeoX locally
   "tokenizer_type": "GPT2BPETokenizer",
 }
 """
-BASE = {"layers": 24, "hidden": 1024, "ffn": 4096, "heads": 16, "kv": 16, "seq": 2048, "micro": 4, "zero": 1}
-BASE |= {"dtype": "fp16", "recompute": "full"}
+BASE = stated("layers=24 hidden=1024 ffn=4096 heads=16 kv=16 seq=2048 micro=4 zero=1 dtype=fp16 recompute=full")
 LLAMA = """{
   "pipe_parallel_size": 2,
   "model_parallel_size": 2,
@@ -82,18 +82,10 @@ LLAMA = """{
   "zero_optimization": {"stage": 1},
 }
 """
-OF_LLAMA = {
-    "layers": 32,
-    "hidden": 4096,
-    "ffn": 11008,
-    "heads": 32,
-    "kv": 32,
-    "seq": 4096,
-    "tp": 2,
-    "pp": 2,
-    "gpus": 32,
-}
-OF_LLAMA |= {"dp": 8, "micro": 1, "batch": 128, "dtype": "bf16", "recompute": "none", "vocab": 32000}
+OF_LLAMA = stated(
+    "layers=32 hidden=4096 ffn=11008 heads=32 kv=32 seq=4096 tp=2 pp=2 gpus=32 dp=8 micro=1 batch=128 "
+    "dtype=bf16 recompute=none vocab=32000"
+)
 EIGHT = {"n_devices": 8}
 THIRTY_TWO = {"n_devices": 32}
 

@@ -1,5 +1,6 @@
 """Command lines of Hugging Face's Trainer: torchrun, deepspeed, accelerate, Slurm; LLaVA, recipes of TRL, DeepSpeed-Chat."""
 
+from ..heads import stated
 from .accelerate import OLD, RECIPE, ZERO3
 from .case import Case
 from .llama_factory import Z2, Z3
@@ -24,18 +25,10 @@ deepspeed --include localhost:0,1,2,3 --master_port 20004 llava/train/train_mem.
     --gradient_checkpointing True \\
     --report_to wandb
 """
-OF_LLAVA = {
-    "layers": 32,
-    "hidden": 4096,
-    "ffn": 11008,
-    "kv": 32,
-    "seq": 2048,
-    "micro": 16,
-    "batch": 128,
-    "gpus": 4,
-    "zero": 3,
-}
-OF_LLAVA |= {"dtype": "bf16", "recompute": "full", "model.adapters.rank": 128}
+OF_LLAVA = stated(
+    "layers=32 hidden=4096 ffn=11008 kv=32 seq=2048 micro=16 batch=128 gpus=4 zero=3 dtype=bf16 "
+    "recompute=full model.adapters.rank=128"
+)
 TORCHRUN = """MODEL=${1:-meta-llama/Llama-2-7b-hf}
 GPUS=8
 export WANDB_MODE=offline
@@ -51,16 +44,7 @@ torchrun --nproc_per_node=$GPUS --nnodes=$NNODES --master_port=29500 train.py \\
     --fsdp "full_shard auto_wrap" \\
     --fsdp_transformer_layer_cls_to_wrap 'LlamaDecoderLayer'
 """
-OF_TORCHRUN = {
-    "layers": 32,
-    "seq": 512,
-    "micro": 4,
-    "batch": 512,
-    "gpus": 16,
-    "zero": 3,
-    "plan.sharding": "fsdp",
-    "dtype": "bf16",
-}
+OF_TORCHRUN = stated("layers=32 seq=512 micro=4 batch=512 gpus=16 zero=3 plan.sharding=fsdp dtype=bf16")
 SLURM = """#!/bin/bash
 #SBATCH --job-name=sft
 #SBATCH --nodes=2
@@ -105,17 +89,7 @@ GPT2 = """python -m torch.distributed.run --nproc_per_node=4 run_clm.py --model_
   --dataset_name wikitext --do_train --fp16 \\
   --per_device_train_batch_size 8 --block_size 1024 --output_dir /tmp/x
 """
-OF_CHAT = {
-    "layers": 40,
-    "hidden": 5120,
-    "seq": 512,
-    "micro": 4,
-    "batch": 64,
-    "gpus": 8,
-    "zero": 2,
-    "dtype": "bf16",
-    "recompute": "full",
-}
+OF_CHAT = stated("layers=40 hidden=5120 seq=512 micro=4 batch=64 gpus=8 zero=2 dtype=bf16 recompute=full")
 CASES = [
     Case("llava", LLAVA, OF_LLAVA),
     Case(
@@ -159,16 +133,7 @@ CASES = [
     Case(
         "slurm",
         SLURM,
-        {
-            "layers": 28,
-            "hidden": 3584,
-            "seq": 4096,
-            "micro": 2,
-            "batch": 64,
-            "gpus": 8,
-            "dtype": "fp16",
-            "recompute": "full",
-        },
+        stated("layers=28 hidden=3584 seq=4096 micro=2 batch=64 gpus=8 dtype=fp16 recompute=full"),
     ),
     Case(
         "recipe",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..heads import stated
 from .case import Case
 
 LORA = """### model
@@ -104,18 +105,9 @@ micro_batch_size: 1
 cutoff_len: 2048
 bf16: true
 """
-BASE = {
-    "layers": 32,
-    "hidden": 4096,
-    "ffn": 14336,
-    "heads": 32,
-    "kv": 8,
-    "seq": 2048,
-    "micro": 1,
-    "batch": 64,
-    "gpus": 8,
-}
-BASE |= {"dtype": "bf16", "recompute": "full"}
+BASE = stated(
+    "layers=32 hidden=4096 ffn=14336 heads=32 kv=8 seq=2048 micro=1 batch=64 gpus=8 dtype=bf16 recompute=full"
+)
 OF_LORA = BASE | {"model.adapters.rank": 8, "model.adapters.targets": "['all']"}
 OF_FULL = BASE | {"zero": 3, "model.adapters.rank": 1}
 EIGHT = {"n_devices": 8}
@@ -198,35 +190,12 @@ CASES = [
     _case(
         "mcore",
         MOE,
-        {
-            "layers": 48,
-            "experts": 128,
-            "top_k": 8,
-            "tp": 1,
-            "pp": 4,
-            "ep": 2,
-            "dp": 2,
-            "micro": 1,
-            "batch": 16,
-            "zero": 1,
-            "seq": 4096,
-            "recompute": "full",
-        },
+        stated("layers=48 experts=128 top_k=8 tp=1 pp=4 ep=2 dp=2 micro=1 batch=16 zero=1 seq=4096 recompute=full"),
     ),
     _case(
         "version 1",
         V1,
-        {
-            "layers": 28,
-            "cp": 2,
-            "dp": 4,
-            "micro": 1,
-            "batch": 4,
-            "seq": 2048,
-            "zero": 3,
-            "plan.sharding": "fsdp",
-            "software.attention": "flash2",
-        },
+        stated("layers=28 cp=2 dp=4 micro=1 batch=4 seq=2048 zero=3 plan.sharding=fsdp software.attention=flash2"),
     ),
     _case("GPUs are asked for", LORA, {}, options={}, refused="--gpus N"),
     _case(

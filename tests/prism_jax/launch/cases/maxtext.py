@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..heads import stated
 from .case import Case
 
 TPU = """# Llama2 7B model.
@@ -26,8 +27,10 @@ python3 -m maxtext.trainers.pre_train.$EXECUTABLE "${MAXTEXT_CONFIGS_DIR:-${MAXT
   steps=30 enable_checkpointing=false max_target_length=4096\\
   dataset_type=$DATASET_TYPE reuse_example_batch=1
 """
-OF_7B = {"layers": 32, "hidden": 4096, "ffn": 11008, "heads": 32, "kv": 32, "seq": 4096, "micro": 4, "batch": 1024}
-OF_7B |= {"gpus": 256, "dtype": "bf16", "recompute": "selective_op", "plan.sharding": "fsdp"}
+OF_7B = stated(
+    "layers=32 hidden=4096 ffn=11008 heads=32 kv=32 seq=4096 micro=4 batch=1024 gpus=256 dtype=bf16 "
+    "recompute=selective_op plan.sharding=fsdp"
+)
 GPU = """#!/bin/bash
 set -ex
 export OUTPUT_PATH="gs://maxtext-experiments"
@@ -40,16 +43,7 @@ python3 MaxText/train.py MaxText/configs/base.yml run_name=$RUN_NAME hardware=gp
     per_device_batch_size=1.0 max_target_length=8192 dcn_fsdp_parallelism=128 ici_fsdp_parallelism=8 \\
     base_output_directory=$OUTPUT_PATH profiler=xplane
 """
-OF_GPU = {
-    "layers": 126,
-    "hidden": 16384,
-    "kv": 8,
-    "seq": 8192,
-    "micro": 1,
-    "batch": 1024,
-    "gpus": 1024,
-    "recompute": "full",
-}
+OF_GPU = stated("layers=126 hidden=16384 kv=8 seq=8192 micro=1 batch=1024 gpus=1024 recompute=full")
 SEVERAL = """set -ex
 idx=$(date +%Y-%m-%d-%H-%M)
 python3 -m MaxText.llama_or_mistral_ckpt --base-model-path /tmp/ckpt --model-size llama2-7b
@@ -170,35 +164,15 @@ CASES = [
     Case(
         "xpk",
         XPK,
-        {
-            "gpus": 256,
-            "ep": 4,
-            "experts": 8,
-            "top_k": 2,
-            "micro": 8,
-            "batch": 2048,
-            "seq": 2048,
-            "kv": 8,
-            "plan.sharding": "hsdp",
-            "cluster.device": "tpu-v5p",
-        },
+        stated(
+            "gpus=256 ep=4 experts=8 top_k=2 micro=8 batch=2048 seq=2048 kv=8 plan.sharding=hsdp cluster.device=tpu-v5p"
+        ),
         options={"device": None},
     ),
     Case(
         "sizes on the command line",
         SIZES,
-        {
-            "layers": 8,
-            "hidden": 384,
-            "heads": 8,
-            "kv": 4,
-            "ffn": 192,
-            "seq": 128,
-            "micro": 1,
-            "batch": 4,
-            "vocab": 32000,
-            "model.gated": True,
-        },
+        stated("layers=8 hidden=384 heads=8 kv=4 ffn=192 seq=128 micro=1 batch=4 vocab=32000 model.gated=True"),
         arguments=["x"],
         options=_n(4),
     ),
@@ -218,15 +192,7 @@ CASES = [
     Case(
         "sizes of MaxText's own",
         TPU.replace("llama2-7b", "gpt3-22b"),
-        {
-            "layers": 48,
-            "hidden": 6144,
-            "heads": 24,
-            "ffn": 24576,
-            "model.head_dim": 256,
-            "model.gated": False,
-            "model.norm": "layer",
-        },
+        stated("layers=48 hidden=6144 heads=24 ffn=24576 model.head_dim=256 model.gated=False model.norm=layer"),
         options=_n(256),
     ),
     Case("unknown model", TPU.replace("llama2-7b", "olmo9-1b"), options=_n(8), refused="olmo9-1b is not known here"),
@@ -279,16 +245,10 @@ CASES = [
     Case(
         "latent attention",
         LATENT,
-        {
-            "layers": 61,
-            "hidden": 7168,
-            "experts": 256,
-            "top_k": 8,
-            "model.mla.kv_lora_rank": 512,
-            "model.moe.n_dense_first": 3,
-            "model.moe.n_shared": 1,
-            "model.moe.ffn_hidden": 2048,
-        },
+        stated(
+            "layers=61 hidden=7168 experts=256 top_k=8 model.mla.kv_lora_rank=512 model.moe.n_dense_first=3 "
+            "model.moe.n_shared=1 model.moe.ffn_hidden=2048"
+        ),
         "deepseek.yml",
         arguments=["per_device_batch_size=4"],
         options=_n(256),

@@ -1,5 +1,6 @@
 """Configurations of Megatron-LM itself: `MODEL_ARGS` of its tests and `--yaml-cfg`."""
 
+from ..heads import stated
 from .case import Case, but
 
 ARGS, CFG = (
@@ -25,22 +26,10 @@ MODEL_ARGS:
   --no-bias-gelu-fusion: true
   --bf16: true
 """,
-        {
-            "layers": 12,
-            "hidden": 512,
-            "heads": 8,
-            "ffn": 2048,
-            "kv": 8,
-            "micro": 4,
-            "batch": 32,
-            "seq": 1024,
-            "tp": 2,
-            "pp": 2,
-            "gpus": 8,
-            "dtype": "bf16",
-            "vocab": 50432,
-            "model.tied_embeddings": True,
-        },
+        stated(
+            "layers=12 hidden=512 heads=8 ffn=2048 kv=8 micro=4 batch=32 seq=1024 tp=2 pp=2 gpus=8 dtype=bf16 "
+            "vocab=50432 model.tied_embeddings=True"
+        ),
         file="model_config.yaml",
         options={"n_devices": 8},
     ),
@@ -71,24 +60,10 @@ model_parallel:
   context_parallel_size: 2
   sequence_parallel: true
 """,
-        {
-            "layers": 24,
-            "hidden": 2048,
-            "heads": 16,
-            "kv": 4,
-            "ffn": 5504,
-            "micro": 2,
-            "batch": 128,
-            "seq": 4096,
-            "tp": 4,
-            "pp": 2,
-            "cp": 2,
-            "gpus": 64,
-            "dtype": "bf16",
-            "recompute": "full",
-            "zero": 1,
-            "model.gated": True,
-        },
+        stated(
+            "layers=24 hidden=2048 heads=16 kv=4 ffn=5504 micro=2 batch=128 seq=4096 tp=4 pp=2 cp=2 gpus=64 "
+            "dtype=bf16 recompute=full zero=1 model.gated=True"
+        ),
         file="gpt.yaml",
         options={"n_devices": 64},
     ),

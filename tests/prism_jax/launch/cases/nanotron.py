@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..heads import stated
 from .case import Case
 
 TEXT = """checkpoints:
@@ -74,18 +75,10 @@ tokens:
   sequence_length: 4096
   train_steps: 15
 """
-BASE = {
-    "layers": 16,
-    "hidden": 2048,
-    "ffn": 8192,
-    "heads": 32,
-    "kv": 8,
-    "vocab": 128256,
-    "seq": 4096,
-    "micro": 2,
-    "batch": 64,
-}
-BASE |= {"tp": 2, "pp": 2, "dp": 4, "gpus": 16, "dtype": "bf16", "recompute": "none", "plan.sequence_parallel": True}
+BASE = stated(
+    "layers=16 hidden=2048 ffn=8192 heads=32 kv=8 vocab=128256 seq=4096 micro=2 batch=64 tp=2 pp=2 dp=4 "
+    "gpus=16 dtype=bf16 recompute=none plan.sequence_parallel=True"
+)
 
 
 def _case(name: str, more: Mapping[str, Any], *changes: tuple[str, str], **rest: Any) -> Case:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..heads import stated
 from .case import Case
 
 SFT = """set -x
@@ -65,20 +66,11 @@ cmd=(
 )
 "${cmd[@]}"
 """
-BASE = {
-    "layers": 32,
-    "hidden": 4096,
-    "kv": 8,
-    "ffn": 14336,
-    "seq": 4096,
-    "micro": 2,
-    "batch": 256,
-    "gpus": 8,
-    "zero": 2,
-}
-BASE |= {"dtype": "bf16", "recompute": "full"}
-OF_LINE = {"layers": 28, "seq": 2048, "micro": 1, "batch": 64, "gpus": 4, "zero": 3, "plan.offload_optimizer": "1.0"}
-OF_LINE |= {"model.adapters.rank": 32, "software.attention": "flash2", "recompute": "full"}
+BASE = stated("layers=32 hidden=4096 kv=8 ffn=14336 seq=4096 micro=2 batch=256 gpus=8 zero=2 dtype=bf16 recompute=full")
+OF_LINE = stated(
+    "layers=28 seq=2048 micro=1 batch=64 gpus=4 zero=3 plan.offload_optimizer=1.0 model.adapters.rank=32 "
+    "software.attention=flash2 recompute=full"
+)
 OF_RL = {"layers": 28, "seq": 4096, "micro": 4, "batch": 128, "gpus": 16, "zero": 3, "recompute": "full"}
 
 
@@ -107,18 +99,10 @@ CASES = [
     Case(
         "names since 2026",
         NEW,
-        {
-            "layers": 36,
-            "seq": 8192,
-            "micro": 1,
-            "batch": 32,
-            "gpus": 4,
-            "zero": 3,
-            "dtype": "bf16",
-            "recompute": "full",
-            "plan.offload_optimizer": "1.0",
-            "software.attention": "flash2",
-        },
+        stated(
+            "layers=36 seq=8192 micro=1 batch=32 gpus=4 zero=3 dtype=bf16 recompute=full plan.offload_optimizer=1.0 "
+            "software.attention=flash2"
+        ),
     ),
     Case(
         "pairs", DPO, {"layers": 32, "seq": 8192, "micro": 1, "batch": 128, "gpus": 16, "zero": 3, "recompute": "none"}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..heads import stated
 from .case import Case
 
 TOML = """# torchtitan Config.toml
@@ -99,44 +100,12 @@ srun torchrun --nnodes 4 --nproc_per_node 8 --rdzv_id 101 --rdzv_backend c10d -m
 NEW = """MODULE=llama3 CONFIG=llama3_8b NGPU=8 ./run_train.sh --training.num-tokens-per-microbatch-per-dp-rank=16384 \\
   --training.max-context-length=8192 --parallelism.data_parallel_shard_degree=4 --parallelism.tensor_parallel_degree=2 --compile.enable
 """
-BASE = {
-    "layers": 32,
-    "hidden": 4096,
-    "ffn": 14336,
-    "heads": 32,
-    "kv": 8,
-    "seq": 8192,
-    "micro": 2,
-    "batch": 64,
-    "tp": 2,
-    "dp": 32,
-    "gpus": 64,
-}
-BASE |= {"dtype": "bf16", "recompute": "selective_op", "zero": 3, "plan.sharding": "fsdp"}
-OF_OLD = {
-    "layers": 80,
-    "hidden": 8192,
-    "tp": 8,
-    "pp": 2,
-    "dp": 4,
-    "gpus": 64,
-    "micro": 2,
-    "batch": 32,
-    "seq": 4096,
-    "dtype": "fp8",
-}
-OF_JSON = {
-    "layers": 48,
-    "experts": 128,
-    "top_k": 8,
-    "tp": 2,
-    "ep": 8,
-    "dp": 16,
-    "gpus": 32,
-    "micro": 2,
-    "batch": 256,
-    "seq": 4096,
-}
+BASE = stated(
+    "layers=32 hidden=4096 ffn=14336 heads=32 kv=8 seq=8192 micro=2 batch=64 tp=2 dp=32 gpus=64 dtype=bf16 "
+    "recompute=selective_op zero=3 plan.sharding=fsdp"
+)
+OF_OLD = stated("layers=80 hidden=8192 tp=8 pp=2 dp=4 gpus=64 micro=2 batch=32 seq=4096 dtype=fp8")
+OF_JSON = stated("layers=48 experts=128 top_k=8 tp=2 ep=8 dp=16 gpus=32 micro=2 batch=256 seq=4096")
 TOMLS = {"train_configs/llama3_8b.toml": TOML}
 
 
