@@ -7,7 +7,7 @@ and the innermost name that was opened before it; nothing has to close. Nothing 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 MOST_LINES = 3000  # of a block
@@ -42,11 +42,7 @@ OPENERS = (
         "call",
     ),
 )
-OF_OTHER_TOWERS = (
-    "vision_config",
-    "audio_config",
-    "quantization_config",
-)  # whose sizes are not those of the language model
+OF_OTHER_TOWERS = ("vision_config", "audio_config", "quantization_config")  # sizes that are not of the language model
 _LIST = re.compile(r'"(fsdp)": \[')
 _PAIR = re.compile(r'"(\w{1,80})": ("[^"]{0,300}"|[^\s,{}\[\]"]{1,80})')
 _OPENED = re.compile(r'"(\w{1,80})": \{')
@@ -78,14 +74,7 @@ class Blocks:
         if not self.is_open:
             return
         self.left -= 1
-        forms: dict[str, Callable[[str], Pairs]] = {
-            "json": self._json,
-            "call": self._call,
-            "literal": self._literal,
-            "yaml": self._yaml,
-            "mixed": self._mixed,
-        }
-        yield from forms[self.opener.form](text)
+        yield from FORMS[self.opener.form](self, text)
 
     @property
     def _front(self) -> str:
@@ -109,40 +98,51 @@ class Blocks:
             self.left = 0
 
     def _call(self, text: str) -> Pairs:
-        for one in _CALL.finditer(text[:20_000]):
-            yield f"{self._front}.{one[1]}", one[2].strip("'\"")
+        yield from self._of(text, _CALL)
         if text.strip() in (")", "),"):
             self.left = 0
 
+    def _of(self, text: str, *patterns: re.Pattern[str]) -> Pairs:
+        for one in (one for pattern in patterns for one in pattern.finditer(text[:20_000])):
+            yield f"{self._front}.{one[1]}", one[2].strip("'\"")
+
     def _literal(self, text: str) -> Pairs:
-        bare = text[_RAY.match(text).end() :] if _RAY.match(text) else text  # pyright: ignore[reportOptionalMemberAccess]
+        bare = _RAY.sub("", text)
         for one in _LITERAL.finditer(bare):
-            while self.names and self.names[-1][0] >= one.start():
-                self.names.pop()
-            path = ".".join([*(name for _, name in self.names), one[1]])
+            path = self._below(one.start(), one[1])
             if one[2] == "{":
                 self.names.append((one.start(), one[1]))
             else:
                 yield f"{self._front}.{path}", one[2].strip("'")
 
     def _yaml(self, text: str) -> Pairs:
-        """A line of YAML, under the names that stand further left above it."""
         found = _YAML.match(text.rstrip())
         if found is None:
             return
         column, name, value = len(found[1]), found[2], (found[3] or "").strip()
-        while self.names and self.names[-1][0] >= column:
-            self.names.pop()
-        path = ".".join([*(one for _, one in self.names), name])
+        path = self._below(column, name)
         if value:
             yield f"{self._front}.{path}", value.strip("'\"")
         else:
             self.names.append((column, name))
 
+    def _below(self, column: int, name: str) -> str:
+        """Dotted name of what stands at a column, under the names that stand further left above it."""
+        while self.names and self.names[-1][0] >= column:
+            self.names.pop()
+        return ".".join([*(one for _, one in self.names), name])
+
     def _mixed(self, text: str) -> Pairs:
         """A mapping of Python with calls in it."""
-        for pattern in (_OF_MAPPING, _CALL):
-            for one in pattern.finditer(text[:20_000]):
-                yield f"{self._front}.{one[1]}", one[2].strip("'\"")
+        yield from self._of(text, _OF_MAPPING, _CALL)
         if text.rstrip().endswith("}"):
             self.left = 0
+
+
+FORMS: Mapping[str, Callable[[Blocks, str], Pairs]] = {
+    "json": Blocks._json,
+    "call": Blocks._call,
+    "literal": Blocks._literal,
+    "yaml": Blocks._yaml,
+    "mixed": Blocks._mixed,
+}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..core.errors import SpecError
 from ..system import catalog
 from ..system.hardware import Device
 from .head import Head
@@ -72,11 +71,3 @@ def stated_device(text: str) -> str:
         SpecError: there is none; names the nearest.
     """
     return known(text) or catalog.device(text).name
-
-
-def has_dtype(name: str, dtype: str) -> bool:
-    """Whether the matrix units of a device know a number format."""
-    try:
-        return dtype in catalog.device(name).peak_flops_per_s
-    except SpecError:
-        return False

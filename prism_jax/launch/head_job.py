@@ -18,16 +18,15 @@ from ..tables.document import Document
 from ..trace.step_log import StepLog
 from ..workload.transformer.spec import TransformerSpec
 from .config_files import SUFFIXES, NoHeadError
-from .device import device_in, has_dtype, possible_devices, stated_device
+from .device import device_in, possible_devices, stated_device
 from .head import Head, runs_of
 from .launch_files import heads_of_file, is_script, states_job
 from .log_trainers import TRAINERS
-from .megatron import megatron_job
+from .megatron import BEFORE_AMPERE, megatron_job
 from .read_heads import read_heads
 from .stated import StatedJob, whole
 
 EXACT, NEAR = 1e-7, 0.01  # relative: of a count of parameters that is right, and of one that is worth no remark
-EMULATED = {"volta": "fp32", "turing": "fp32", "pascal": "fp32", "maxwell": "fp32", "kepler": "fp32"}
 OFFLOAD_SD = 0.85  # of the logarithm: hosts and their links differ by a factor of four either way (90%)
 MOST_DEVICES_SHOWN = 8
 READERS = {one.name: one.read for one in TRAINERS}  # a block of arguments of Megatron-LM counts more
@@ -69,7 +68,7 @@ def stated_job(head: Head, device: str | None = None) -> StatedJob:
         said = head.facts.get("gpu") if device is None else None
         job.put("cluster.device", name, said, why="" if said else "--device")
         _cluster(head, job, name)
-        _emulated(job, name, generation)
+        _emulated(job, name)
         _limited(head, job, name)
     for path in ("plan.offload_parameters", "plan.offload_optimizer"):
         if job.get(path):
@@ -116,39 +115,27 @@ def job_of_head(head: Head, file: str, device: str | None = None, overrides: Seq
     return HeadJob(stated, document, job_of(document))
 
 
-def first_job(
-    heads: Sequence[Head], file: str, device: str | None = None, overrides: Sequence[str] = ()
-) -> tuple[Head, HeadJob]:
-    """The first of some heads that states a job, and its job; arguments as those of `job_of_head`.
+def asked_job(heads: Sequence[Head], path: Path, device: str | None, overrides: Sequence[str]) -> tuple[Head, HeadJob]:
+    """The first job that some heads state; all that is open is asked for at once.
 
     Raises:
         ConfigError: fields of the first contradict each other; names file and line.
-        DataError: none can be a job; says why the first cannot.
+        DataError: something is open, or none can be a job; says why the first cannot.
     """
+    found: tuple[Head, HeadJob] | None = None
     reasons: list[PrismError] = []
     for head in heads:
         try:
-            return head, job_of_head(head, file, device, overrides)
+            found = head, job_of_head(head, str(path), device, overrides)
+            break
         except PrismError as error:
             reasons.append(error)
+    _refuse_open(heads, path, device)
+    if found is not None:
+        return found
     if isinstance(reasons[0], ConfigError):  # names file and line
         raise reasons[0]
-    raise DataError(f"{file}: {reasons[0]}") from None
-
-
-def asked_job(heads: Sequence[Head], path: Path, device: str | None, overrides: Sequence[str]) -> tuple[Head, HeadJob]:
-    """The first job that the heads state; all that is open is asked for at once.
-
-    Raises:
-        DataError: something is open.
-    """
-    try:
-        found = first_job(heads, str(path), device, overrides)
-    except PrismError:
-        _refuse_open(heads, path, device)
-        raise
-    _refuse_open(heads, path, device)
-    return found
+    raise DataError(f"{path}: {reasons[0]}")
 
 
 def _refuse_open(heads: Sequence[Head], path: Path, device: str | None) -> None:
@@ -322,22 +309,22 @@ def _node_size(head: Head, n_devices: int | None) -> tuple[int | None, str]:
     return None, ""
 
 
-def _emulated(job: StatedJob, name: str, generation: str) -> None:
-    """bf16 on a device that has none runs on other units: said, not refused."""
-    dtype = job.get("plan.dtype")
-    other = EMULATED.get(generation)
-    if dtype != "bf16" or other is None or has_dtype(name, dtype):
-        return
+def _emulated(job: StatedJob, name: str) -> None:
+    """bf16 on a device that has none runs on its units of fp32: said, not refused."""
     preset = catalog.device(name)
-    rate = preset.peak_flops_per_s.get(other)
-    if rate is None:
+    peaks = preset.peak_flops_per_s
+    if (
+        job.get("plan.dtype") != "bf16"
+        or preset.generation not in BEFORE_AMPERE
+        or "bf16" in peaks
+        or "fp32" not in peaks
+    ):
         return
     job.fields.pop("cluster.device", None)
     job.put("cluster.device.preset", name, why="emulates bf16")
-    peaks = {**preset.peak_flops_per_s, "bf16": rate}
-    for one, peak in peaks.items():
+    for one, peak in {**peaks, "bf16": peaks["fp32"]}.items():
         job.put(f"cluster.device.peak.{one}", f"{peak / 1e12:g} TFLOP/s", why="of the units that compute it")
-    job.notes.append(f"bf16 on {name}: its matrix units have none, so products run at the rate of {other}")
+    job.notes.append(f"bf16 on {name}: its matrix units have none, so products run at the rate of fp32")
 
 
 LOWER = 0.95  # of the watts of a board: less is a limit that somebody set

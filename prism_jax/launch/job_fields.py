@@ -26,6 +26,13 @@ OF_SHARDS = ("sharding", "dp_shard", "overlap.dp", "grad_bucket")
 OF_EXPERTS = ("ep", "etp")
 
 
+def node_shape(job: Job) -> tuple[int, int]:
+    """Number of nodes that a job starts on, and GPUs of each; nodes of one GPU where its nodes do not divide the job."""
+    size, n_devices = min(job.cluster.node_size, job.plan.n_devices), job.plan.n_devices
+    per_node = size if n_devices % size == 0 else 1
+    return n_devices // per_node, per_node
+
+
 class UnlikeField(NamedTuple):
     """A field that two jobs do not share.
 

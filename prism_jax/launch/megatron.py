@@ -313,7 +313,7 @@ _MATRICES = {
 
 # --- Kernels ---------------------------------------------------------------------------------------------------------
 
-NO_FLASH = ("volta", "turing", "pascal", "maxwell", "kepler")
+BEFORE_AMPERE = ("volta", "turing", "pascal", "maxwell", "kepler")  # have no flash attention and no bf16
 
 
 def _kernels(head: Head, job: StatedJob) -> None:
@@ -345,7 +345,7 @@ def _attention(head: Head, job: StatedJob) -> None:
     kind = backend.text.lower().rpartition(".")[2] if backend is not None else ""
     engine = head.said("transformer_impl")
     has_engine = engine is not None and engine.text == "transformer_engine"
-    if head.generation in NO_FLASH:
+    if head.generation in BEFORE_AMPERE:
         job.put("software.attention", unfused, masked, why=f"no flash attention on {head.generation}")
     elif flash is not None:
         first = "v1" in flash.name or "triton" in flash.name

@@ -86,23 +86,22 @@ def give_model(heads: Sequence[Head], file: Path) -> None:
         head.facts["config_file"] = SaidValue(file.name, 0, "--model")
 
 
-def put_head_model(head: Head, job: StatedJob, *names: str) -> bool:
+def put_head_model(head: Head, job: StatedJob, *names: str) -> None:
     """States the model of a head: by its configuration where there is one, else as the preset that the first of `names` means.
-    Where neither is there, that is a reason for refusal. Returns whether the model is stated.
+    Where neither is there, that is a reason for refusal.
     """
     if put_configured_model(head, job):
-        return True
+        return
     named = head.said(*names)
     if named is not None and put_named_model(job, named.text, named):
-        return True
+        return
     remedy = "--model config.json gives its configuration"
     if named is None:
         job.refused.append(f"the {head.source} does not say which model it is of; {remedy}")
-        return False
+        return
     last = named.text.rstrip("/").rpartition("/")[2][:60]
     where = f"line {named.line}: " if named.line and head.source != "log" else ""
     job.refused.append(f"{where}the {head.source} names a model that is not known here ({last}); {remedy}")
-    return False
 
 
 def put_model(job: StatedJob, model: Any, *said: SaidValue | None, why: str = "") -> None:

@@ -208,25 +208,16 @@ def nanochat_job(head: Head) -> StatedJob:
         job.put_whole(path, head.said(*names))
     if job.get("model.hidden"):
         job.put("model.ffn_hidden", 4 * job.get("model.hidden"), why="four times the hidden size")
-    for path, value in _NANOCHAT.items():
-        job.put(path, value, why="model of nanochat")
-    size, length = head.facts.get("device_batch"), head.facts.get("sequence_length")
-    job.put_whole("plan.micro_batch", size)
-    job.put_whole("plan.seq_len", length)
+    job.put_usual(_NANOCHAT, "model of nanochat")
+    job.put_whole("plan.micro_batch", head.facts.get("device_batch"))
+    job.put_whole("plan.seq_len", head.facts.get("sequence_length"))
     own, every, total = (whole(head.facts.get(name), 1) for name in ("rank_tokens", "micro_tokens", "total_tokens"))
     if own and every:
         job.put("cluster.n_devices", every // own, head.facts.get("micro_tokens"))
         job.put("plan.dp", every // own, head.facts.get("micro_tokens"))
     if total and job.get("plan.seq_len"):
         job.put("plan.global_batch", total // job.get("plan.seq_len"), head.facts.get("total_tokens"))
-    for path, value in {
-        "plan.zero_stage": 2,
-        "plan.dtype": "bf16",
-        "plan.optimizer": "muon",
-        "plan.recompute": "none",
-    }.items():
-        job.put(path, value, why="as nanochat trains")
-    job.put("software.compile", True, why="as nanochat trains")
+    job.put_usual({"plan.zero_stage": 2, **_TRAINING}, "as nanochat trains")
     job.put("framework", "nanochat", why="who wrote the log")
     return job
 
@@ -247,6 +238,7 @@ _NANOCHAT = {
     "model.qk_norm": True,
     "model.qk_norm_weight": "none",
 }
+_TRAINING = {"plan.dtype": "bf16", "plan.optimizer": "muon", "plan.recompute": "none", "software.compile": True}
 
 
 # --- modded-nanogpt --------------------------------------------------------------------------------------------------
@@ -271,8 +263,7 @@ def modded_job(head: Head) -> StatedJob:
         job.refused.append("the log does not hold the sizes of its model (they are in the code above it)")
     else:
         job.put("model.ffn_hidden", 4 * job.get("model.hidden"), why="four times the hidden size")
-    for path, value in {**_NANOCHAT, "plan.dtype": "bf16", "plan.optimizer": "muon", "plan.recompute": "none"}.items():
-        job.put(path, value, why="as modded-nanogpt trains")
+    job.put_usual({**_NANOCHAT, **_TRAINING}, "as modded-nanogpt trains")
     index = head.most.get("most_gpu_index")
     if index is not None:
         n = int(index) + 1
@@ -283,7 +274,6 @@ def modded_job(head: Head) -> StatedJob:
     length = head.facts.get("gpt.train_seq_len")
     if length is not None:
         job.put("plan.seq_len", prod(int(one) for one in length.text.split("*")), length)
-    job.put("software.compile", True, why="as modded-nanogpt trains")
     job.put("framework", "modded-nanogpt", why="who wrote the log")
     return job
 

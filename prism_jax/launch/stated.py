@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,6 +75,15 @@ class StatedJob:
         """States a field; None is not a value."""
         if value is not None:
             self.fields[path] = StatedField(path, value, tuple(one for one in said if one is not None), why)
+
+    def put_usual(self, values: Mapping[str, Any], why: str) -> None:
+        """States what a trainer does without saying it.
+
+        Args:
+            values: by path of the field.
+        """
+        for path, value in values.items():
+            self.put(path, value, why=why)
 
     def put_whole(self, path: str, said: SaidValue | None, least: int = 1) -> None:
         """States a whole number, where it is said.

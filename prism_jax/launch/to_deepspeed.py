@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..job.job import Job
-from .job_fields import fields_that_matter, preset_of
+from .job_fields import fields_that_matter, node_shape, preset_of
 
 Fields = Mapping[str, Any]
 CONFIG = "ds_config.json"
@@ -39,13 +39,11 @@ def deepspeed_files(job: Job, comments: Sequence[str]) -> dict[str, str]:
     Args:
         comments: lines above its arguments.
     """
-    fields, plan = fields_that_matter(job), job.plan
+    fields, (nodes, per_node) = fields_that_matter(job), node_shape(job)
     words = [f"    --{name} {shlex.quote(str(value))}" for name, value in _arguments(job, fields)]
-    size = min(job.cluster.node_size, plan.n_devices)
-    per_node = size if plan.n_devices % size == 0 else 1
     text = SCRIPT.format(
         comments="\n".join(f"# {line}" for line in comments),
-        nodes=plan.n_devices // per_node,
+        nodes=nodes,
         per_node=per_node,
         arguments=" \\\n".join(words),
     )

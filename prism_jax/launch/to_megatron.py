@@ -15,7 +15,7 @@ from ..job.job import Job
 from ..plan.plan import AXES, ParallelPlan
 from ..workload.transformer.sizes import MoESpec
 from ..workload.transformer.spec import TransformerSpec
-from .job_fields import fields_that_matter
+from .job_fields import fields_that_matter, node_shape
 from .megatron import MEGATRON_FSDP, NAMES, OPTIMIZERS, RECOMPUTE_MODULES, STAGES_FIRST, STATE_DTYPES
 from .megatron_model import LATENT, POSITIONS
 from .pipeline_layout import layout_text
@@ -50,12 +50,11 @@ def megatron_files(job: Job, comments: Sequence[str]) -> dict[str, str]:
         f"    --{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
         for name, value in arguments_of(job)
     ]
-    plan, size = job.plan, min(job.cluster.node_size, job.plan.n_devices)
-    per_node = size if plan.n_devices % size == 0 else 1
+    nodes, per_node = node_shape(job)
     text = SCRIPT.format(
         comments="\n".join(f"# {line}" for line in comments),
         arguments="\n".join(words),
-        nodes=plan.n_devices // per_node,
+        nodes=nodes,
         per_node=per_node,
         program=PROGRAMS[bool(getattr(job.model, "causal", True))],
     )

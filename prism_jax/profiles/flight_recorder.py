@@ -45,11 +45,11 @@ def flight_recorder_events(path: Path) -> Iterable[RankEvents]:
         header.values["distributedInfo.rank"] = rank
     if groups:
         header.values["distributedInfo.world_size"] = max(len(ranks) for ranks in groups.values())
-    done = [one for one in entries if isinstance(one, dict) and _span(one) is not None]
+    done = [(one, span) for one in entries if isinstance(one, dict) and (span := _span(one)) is not None]
     header.notes += _unfinished(entries)
     if not done:
         raise DataError(f"{path}: none of {len(entries):,} collectives completed. {' '.join(header.notes)}")
-    origin = min(span[0] for one in done if (span := _span(one)))
+    origin = min(start for _, (start, _) in done)
     header.values["baseTimeNanoseconds"] = origin
     return (RankEvents(header, enumerate_events((), _work(done, groups, origin))),)
 
@@ -100,9 +100,10 @@ def _unfinished(entries: list) -> list[str]:
     return [f"{len(waiting):,} collectives had not completed when the recorder was dumped: {shown}"]
 
 
-def _work(done: list[dict], groups: Mapping[str, list[int]], origin: int) -> Iterator[tuple[Event, Event]]:
-    for one in done:
-        start, duration_us = _span(one) or (origin, 0.0)
+def _work(
+    done: Iterable[tuple[dict, tuple[int, float]]], groups: Mapping[str, list[int]], origin: int
+) -> Iterator[tuple[Event, Event]]:
+    for one, (start, duration_us) in done:
         group = one.get("process_group")
         name = str(group[0] if isinstance(group, (list, tuple)) and group else one.get("pg_id", ""))
         ranks = groups.get(name, [])

@@ -147,7 +147,8 @@ def _read_rank(profile: RankProfile, paths: Sequence[Path], stated: int | None, 
     path, place, notes = profile.path, stated_place(profile), profile.notes
     rank = rank_of(profile) if stated is None else stated
     if profile.n_parts > 1:
-        rank = (_file_number(profile, paths) if stated is None else stated) * profile.n_parts + profile.part
+        file_number = rank_by_name(path, paths) if rank is None else rank
+        rank = file_number * profile.n_parts + profile.part
     elif rank is None:
         rank = rank_by_name(path, paths)
         how = "rank 0 is assumed (--rank says another)" if len(paths) == 1 else "ranks are numbered as the files are"
@@ -162,12 +163,6 @@ def _read_rank(profile: RankProfile, paths: Sequence[Path], stated: int | None, 
     inside = kernels_in_ops(profile, ops, by_stream=way == GPU) if kernels else None
     busy = busy_by_class(profile, rank)
     return _Rank(path, rank, peers.world_size, _base_ns(profile), way, place, ops, busy, inside, notes)
-
-
-def _file_number(profile: RankProfile, paths: Sequence[Path]) -> int:
-    """Number of a file with several ranks among those of the job."""
-    found = rank_of(profile)
-    return rank_by_name(profile.path, paths) if found is None else found
 
 
 def _base_ns(profile: RankProfile) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import string
 import tomllib
-from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -187,7 +186,7 @@ def read_loose_yaml(text: str, name: str) -> list[Document]:
         ConfigError: not YAML, or aliases that multiply.
     """
     found: list[Document] = []
-    for node in _compose_all(text, Mark(name)):
+    for node in _composed(text, Mark(name), is_loose=True):
         if isinstance(node, yaml.MappingNode):
             reader = _Reader(Mark(name), is_loose=True)
             found.append(Document(name, reader.convert(node, ()), reader.marks))
@@ -238,25 +237,14 @@ def compose_yaml(text: str, source: Mark) -> yaml.Node | None:
     Raises:
         ConfigError: not YAML, a tag, or nested too deeply.
     """
-
-    def one() -> list[yaml.Node | None]:
-        _limit(text)
-        return [yaml.compose(text, Loader=_Loader)]
-
-    return _explained(one, text, source)[0]
+    return _composed(text, source)[0]
 
 
-def _compose_all(text: str, source: Mark) -> list[yaml.Node | None]:
-    def every() -> list[yaml.Node | None]:
-        _limit(text, has_tags=True)
-        return list(yaml.compose_all(text, Loader=_Loader))
-
-    return _explained(every, text, source)
-
-
-def _explained(compose: Callable[[], list[yaml.Node | None]], text: str, source: Mark) -> list[yaml.Node | None]:
+def _composed(text: str, source: Mark, *, is_loose: bool = False) -> list[yaml.Node | None]:
+    """Nodes of every document of a text, or of the only one; `is_loose`: tags are allowed."""
     try:
-        return compose()
+        _limit(text, has_tags=is_loose)
+        return list(yaml.compose_all(text, Loader=_Loader)) if is_loose else [yaml.compose(text, Loader=_Loader)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = _place(source, mark) if mark else source
