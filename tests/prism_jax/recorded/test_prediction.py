@@ -199,11 +199,11 @@ def test_one_step_in_n_plus_one_is_longer_than_all_recorded_ones() -> None:
 @pytest.mark.parametrize("p", [0.5, 0.95])
 @pytest.mark.parametrize("draw", [np.random.Generator.normal, np.random.Generator.laplace])
 def test_intervals_cover_quantiles_of_the_next_steps(draw: Callable[..., np.ndarray], p: float) -> None:
-    """18 steps from 18: 300 times. A coverage of 0.88 leaves 80 to 97% with probability 1e-4."""
+    """18 steps from 18: 100 times. A coverage of 0.88 leaves 74 to 98% with probability 1e-4."""
     rng, held = np.random.default_rng(3), 0
-    for seed in range(300):
+    for seed in range(100):
         fitted, fresh = np.exp(0.1 * draw(rng, size=(2, 18)))
         prediction = TracePrediction(resampled(fitted, n_refit=40, per_refit=100, seed=seed))
         low, high = prediction.expected_interval(p, 18, 0.9)
         held += low <= np.quantile(fresh, p) <= high
-    assert 0.80 <= held / 300 <= 0.97
+    assert 74 <= held <= 98

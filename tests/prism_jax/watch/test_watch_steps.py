@@ -193,7 +193,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return captured.err
 
 
-@pytest.mark.parametrize("kind", BROKEN[::9], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", BROKEN[::30], ids=lambda kind: kind.name)
 def test_broken_logs_and_traces_are_refused_in_one_line(
     tmp_path: Path, kind: Broken, capsys: pytest.CaptureFixture[str]
 ) -> None:

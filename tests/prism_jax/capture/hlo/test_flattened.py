@@ -205,9 +205,10 @@ FAN = "\n".join(
 )
 
 
-def test_fusions_that_fan_out_are_refused():
+def test_fusions_that_fan_out_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("prism_jax.capture.hlo.flattened.MOST_SEEN", 2_000)
     body = f"  %p = {M} parameter(0)\n  ROOT %r = {M} fusion(%p), kind=kLoop, calls=%f39"
-    with pytest.raises(DataError, match="those in them too"):
+    with pytest.raises(DataError, match="more than 2,000 instructions, those in them too"):
         read(body, FAN)
 
 
