@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from prism_jax import watch_steps
 from prism_jax.trace.rank_times import RankTimes, slow_ranks
-from prism_jax.trace.stalls import stalls
+from prism_jax.trace.stalls import Stalls, stalls
 from prism_jax.trace.step_log import StepLog
 
 
@@ -20,8 +20,10 @@ def log(n: int, at: dict[int, float], usual_s: float = 1.0, seed: int = 0, first
     return StepLog("a.log", "a", steps, step_s, np.ones(n, np.int32))
 
 
-def found(of: StepLog):
-    return stalls(of.step, of.step_s, of.n_steps, of.ranks)
+def found(of: StepLog) -> Stalls:
+    told = stalls(of.step, of.step_s, of.n_steps, of.ranks)
+    assert told is not None
+    return told
 
 
 @settings(max_examples=40, deadline=None)
@@ -31,7 +33,6 @@ def test_period_steps_and_shares_of_regular_stalls(period: int, size: float, shi
     at = dict.fromkeys(range(shift + period, n + 1, period), size)
     of = log(n, at, seed=seed)
     told = found(of)
-    assert told is not None
     (kind,) = told.kinds
     assert kind.steps == tuple(at)
     assert kind.period == period
@@ -44,13 +45,11 @@ def test_two_kinds_of_stall_have_their_own_periods():
     saves = dict.fromkeys(range(100, 501, 100), 30.0)
     collections = dict.fromkeys(range(35, 501, 35), 2.0)
     told = found(log(500, saves | collections))
-    assert told is not None
     assert [(kind.period, round(kind.typical_s)) for kind in told.kinds] == [(100, 30), (35, 2)]
 
 
 def test_stalls_at_random_steps_have_no_period():
     told = found(log(300, {37: 10.0, 52: 10.0, 81: 10.0, 200: 10.0}))
-    assert told is not None
     assert (told.kinds[0].period, told.kinds[0].steps) == (None, (37, 52, 81, 200))
 
 
@@ -60,7 +59,8 @@ def test_a_lasting_change_is_no_stall():
 
 
 def test_clean_logs_have_none():
-    assert sum(found(log(1000, {}, seed=seed)) is not None for seed in range(50)) == 0
+    for of in (log(1000, {}, seed=seed) for seed in range(50)):
+        assert stalls(of.step, of.step_s, of.n_steps, of.ranks) is None
 
 
 def ranked(late: tuple[int, ...], at: tuple[int, ...], n: int = 60, n_rank: int = 16) -> StepLog:
@@ -79,7 +79,6 @@ def ranked(late: tuple[int, ...], at: tuple[int, ...], n: int = 60, n_rank: int 
 
 def test_ranks_and_part_that_caused_a_stall_are_named():
     told = found(ranked((4, 5, 6), (17, 40)))
-    assert told is not None
     (cause,) = told.kinds[0].causes
     assert (cause.part, cause.ranks, round(cause.seconds)) == ("data_time_s", "ranks 4-6", 20)
     text = " ".join(" ".join(watch_steps(ranked((4, 5, 6), (17, 40))).lines()).split())
@@ -93,7 +92,6 @@ def test_ranks_are_chosen_with_their_steps():
     assert part.ranks is not None
     assert len(part.ranks.entry) == 40 * 16
     told = found(part)
-    assert told is not None
     assert told.kinds[0].causes[0].ranks == "ranks 4-6"
 
 

@@ -1,12 +1,12 @@
 """Fused attention in custom calls: known by shapes and not by targets, and what only looks like it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from prism_jax.capture.hlo.attention import Attention, attention_of
 from prism_jax.capture.hlo.parse import parse_hlo
-from prism_jax.capture.hlo.types import Module
 from tests.prism_jax.capture.hlo.texts import module
 
 B, S, T, H, G, D = 2, 512, 1024, 8, 2, 64  # batch, queries, keys, heads, heads of keys, width
@@ -30,6 +30,13 @@ def call(
     return attention_of(entry, entry.instructions["r"])
 
 
+def attention(*given: Any, **named: str) -> Attention:
+    """What a call is known as; arguments as those of `call`."""
+    found = call(*given, **named)
+    assert found is not None
+    return found
+
+
 def shape(*dims: int, dtype: str = "bf16") -> str:
     return f"{dtype}[{','.join(map(str, dims))}]"
 
@@ -48,9 +55,9 @@ TARGETS = (
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_flops_do_not_depend_on_the_target(target: str) -> None:
-    found = call([Q, STATISTIC, SCRATCH], [Q, K, K, SEED], target)
+    found = attention([Q, STATISTIC, SCRATCH], [Q, K, K, SEED], target)
     assert found == Attention(B * H, S, T, D, D, False, False, FULL)
-    assert call([Q, STATISTIC, SCRATCH], [Q, K], target) == found  # keys and values in one
+    assert attention([Q, STATISTIC, SCRATCH], [Q, K], target) == found  # keys and values in one
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -59,35 +66,28 @@ def test_either_order_of_rows_and_heads_is_the_same_attention(target: str, order
     turn = order == "bhsd"
     q = shape(B, H, S, D) if turn else Q
     k = shape(B, G, T, D) if turn else K
-    found = call([q, STATISTIC], [q, k, k], target)
-    assert found is not None
-    assert found.flops == FULL
+    assert attention([q, STATISTIC], [q, k, k], target).flops == FULL
 
 
 def test_the_backward_pass_runs_five_products_one_of_them_twice() -> None:
     for target in ("__cudnn$fmhaSoftmaxBackward", "te_fused_attn_backward_ffi", "anything_at_all"):
-        found = call([Q, K, K, SCRATCH], [Q, K, K, STATISTIC, SEED, Q, Q], target)
-        assert found is not None
+        found = attention([Q, K, K, SCRATCH], [Q, K, K, STATISTIC, SEED, Q, Q], target)
         assert found.is_backward
         assert found.flops == 2.5 * FULL
 
 
 def test_so_it_does_where_all_heads_have_keys_of_their_own() -> None:
     k = shape(B, S, H, D)
-    forward = call([Q, STATISTIC], [Q, k, k], "x")
-    backward = call([Q, k, k], [Q, k, k, STATISTIC, Q, Q], "x")
-    assert forward is not None
-    assert backward is not None
+    forward = attention([Q, STATISTIC], [Q, k, k], "x")
+    backward = attention([Q, k, k], [Q, k, k, STATISTIC, Q, Q], "x")
     assert (forward.is_backward, backward.is_backward) == (False, True)
     assert backward.flops == 2.5 * forward.flops
 
 
 def test_kernels_for_some_of_the_gradients_run_fewer_products() -> None:
     inputs = [Q, K, K, STATISTIC, Q, Q]
-    queries = call([Q], inputs, "flash_bwd_dq")
-    keys = call([K, K], inputs, "flash_bwd_dkv")
-    assert queries is not None
-    assert keys is not None
+    queries = attention([Q], inputs, "flash_bwd_dq")
+    keys = attention([K, K], inputs, "flash_bwd_dkv")
     assert (queries.flops, keys.flops) == (1.5 * FULL, 2.0 * FULL)
 
 
@@ -96,33 +96,28 @@ def test_kernels_for_some_of_the_gradients_run_fewer_products() -> None:
     [([shape(B, S, 3, H, D)], S), ([Q, shape(B, T, 2, G, D)], T), ([shape(B, S, 3, H, D), "bf16[0]", "bf16[0]"], S)],
 )
 def test_packed_queries_keys_and_values_are_taken_apart(operands: list[str], kv: int) -> None:
-    found = call([Q, STATISTIC], [*operands, SEED])
-    assert found is not None
-    assert found.flops == 4.0 * B * H * S * kv * D
+    assert attention([Q, STATISTIC], [*operands, SEED]).flops == 4.0 * B * H * S * kv * D
 
 
 def test_values_may_be_of_another_width() -> None:
-    found = call([shape(B, S, H, 32), STATISTIC], [Q, shape(B, T, H, D), shape(B, T, H, 32)])
-    assert found is not None
-    assert found.flops == 2.0 * B * H * S * T * (D + 32)
+    assert attention(
+        [shape(B, S, H, 32), STATISTIC], [Q, shape(B, T, H, D), shape(B, T, H, 32)]
+    ).flops == 2.0 * B * H * S * T * (D + 32)
 
 
 def test_kernels_of_one_sequence_have_three_dimensions() -> None:
     q, k = shape(H, S, D), shape(G, T, D)
-    found = call([q, shape(H, S, dtype="f32")], [q, k, k], "tpu_custom_call")
-    assert found is not None
+    found = attention([q, shape(H, S, dtype="f32")], [q, k, k], "tpu_custom_call")
     assert found.flops == 4.0 * H * S * T * D
-    named = call([q], [q, k, k], "tpu_custom_call", name="jit(step)/jvp(M)/splash_attention/pallas_call")
+    named = attention([q], [q, k, k], "tpu_custom_call", name="jit(step)/jvp(M)/splash_attention/pallas_call")
     assert named == found
     config = '{"custom_call_config": {"body": "TUzvUg", "kernel_name": "x", "name": "flash_attention_kernel"}}'
-    assert call([q], [q, k, k], "tpu_custom_call", config) == found
+    assert attention([q], [q, k, k], "tpu_custom_call", config) == found
 
 
 def test_a_statistic_may_stand_in_every_lane() -> None:
     q, k = shape(B, H, S, D), shape(B, G, T, D)
-    found = call([q, shape(B, H, S, 128, dtype="f32")], [q, k, k], "tpu_custom_call")
-    assert found is not None
-    assert found.flops == FULL
+    assert attention([q, shape(B, H, S, 128, dtype="f32")], [q, k, k], "tpu_custom_call").flops == FULL
     wide = shape(B, H, S, 128, dtype="f32")  # queries in fp32 are no statistic of their own
     assert call([wide], [wide, shape(B, G, T, 128, dtype="f32")], "tpu_custom_call") is None
 
@@ -137,11 +132,9 @@ def test_a_statistic_may_stand_in_every_lane() -> None:
 )
 def test_a_causal_mask_halves_a_square(config: str, share: float) -> None:
     k = shape(B, S, G, D)
-    square = call([Q, STATISTIC], [Q, k, k], config=config)
-    assert square is not None
+    square = attention([Q, STATISTIC], [Q, k, k], config=config)
     assert (square.flops, square.is_causal) == (share * 4.0 * B * H * S * S * D, share < 1.0)
-    wide = call([Q, STATISTIC], [Q, K, K], config=config)
-    assert wide is not None
+    wide = attention([Q, STATISTIC], [Q, K, K], config=config)
     assert wide.flops == FULL  # where the mask lies in it the text does not say
 
 
@@ -167,7 +160,7 @@ CASES = Path(__file__).parents[4].parent / "shared" / "data" / "cases" / "hlo"
 @pytest.mark.skipif(not CASES.exists(), reason="shared programs are not here")
 def test_the_shared_programs_have_the_flops_of_their_attention() -> None:
     for path in sorted(CASES.glob("*_attention.hlo")):
-        made: Module = parse_hlo(path.read_text(), str(path))
+        made = parse_hlo(path.read_text(), str(path))
         entry = made.computations[made.entry]
         found = attention_of(entry, entry.instructions["attn"])
         assert found is not None, path.name

@@ -10,11 +10,12 @@ from prism_jax.capture.hlo.products import Product, product_of
 from tests.prism_jax.capture.hlo.texts import module
 
 
-def product(rows: str) -> Product | None:
+def product(rows: str) -> Product:
     made = module(rows)
     entry = made.computations["main"]
-    one = entry.instructions["r"]
-    return product_of(made, entry, one)
+    found = product_of(made, entry, entry.instructions["r"])
+    assert found is not None
+    return found
 
 
 def test_a_batched_dot_has_the_sizes_of_its_operands():
@@ -28,13 +29,11 @@ def test_a_batched_dot_has_the_sizes_of_its_operands():
 
 
 def convolution(size: int, kernel: int, out: int, window: str) -> Product:
-    found = product(
+    return product(
         f"""  %p = f32[2,{size},3]{{2,1,0}} parameter(0)
   %q = f32[{kernel},3,5]{{2,1,0}} parameter(1)
   ROOT %r = f32[2,{out},5]{{2,1,0}} convolution(%p, %q), window={{size={kernel} {window}}}, dim_labels=b0f_0io->b0f"""
     )
-    assert found is not None
-    return found
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -80,7 +79,6 @@ def test_a_call_without_dimensions_multiplies_matrices(left: tuple[int, ...], ri
   %q = f32[{shapes[1]}] parameter(1)
   ROOT %r = f32[{shapes[2]}] custom-call(%p, %q), custom_call_target="__onednn$matmul\""""
     )
-    assert found is not None
     assert found.flops == 2.0 * np.prod(out) * left[-1]
 
 

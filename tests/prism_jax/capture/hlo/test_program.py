@@ -7,7 +7,7 @@ import pytest
 
 from prism_jax.capture.hlo.parse import is_hlo, read_hlo
 from prism_jax.capture.hlo.program import ProgramFacts, rank_program
-from prism_jax.workload.captured.program import CapturedComm, CapturedOp, RankProgram
+from prism_jax.workload.captured.program import CapturedComm, RankProgram
 from tests.prism_jax.capture.hlo.texts import ENTRY_OF_LOOP, GPU, LOOP, module
 
 DATA = Path(__file__).parents[3] / "data" / "hlo"
@@ -35,12 +35,10 @@ def test_a_loop_that_nobody_counts_is_named():
 
 def test_what_stands_between_start_and_end_runs_beside_a_collective():
     one = rank_program(module(GPU)).classes[0]
-    comm, product, after = one.rows
-    assert isinstance(comm, CapturedComm)
-    assert isinstance(product, CapturedOp)
+    ((comm, _),), ((product, _), (after, _)) = one.comms, one.ops
+    assert one.rows == (comm, product, after)
     assert (comm.asynchronous, comm.wait, comm.ranks, comm.n_bytes) == (True, 2, 4, 4 * 8 * 4.0)
     assert (product.kind, product.shape) == ("gemm", (1, 4, 8, 8))
-    assert isinstance(after, CapturedOp)
     assert after.kind == "memory"
     assert after.n_bytes == 3 * 4 * 8 * 4.0
 
@@ -59,12 +57,11 @@ STARTED = """  %p = f32[4,8]{1,0} parameter(0)
 
 
 def test_a_collective_in_an_asynchronous_computation_is_waited_for_at_its_end():
-    comm, beside, after = rank_program(module(STARTED, WRAPPED)).classes[0].rows
-    assert isinstance(comm, CapturedComm)
+    one = rank_program(module(STARTED, WRAPPED)).classes[0]
+    ((comm, _),), ((beside, _), (after, _)) = one.comms, one.ops
+    assert one.rows == (comm, beside, after)
     assert (comm.collective, comm.asynchronous, comm.wait) == ("reduce_scatter", True, 2)
     assert comm.n_bytes == 4 * 8 * 4.0  # before it is scattered
-    assert isinstance(beside, CapturedOp)
-    assert isinstance(after, CapturedOp)
     assert (beside.name, after.name) == ("negate", "negate")
 
 
@@ -83,8 +80,9 @@ FUSED = """  %p = bf16[4,8]{1,0} parameter(0)
 
 def test_a_sum_of_which_a_slice_is_kept_is_a_reduce_scatter():
     """As XLA for TPUs fuses them."""
-    (comm,) = rank_program(module(FUSED, SLICED)).classes[0].rows
-    assert isinstance(comm, CapturedComm)
+    one = rank_program(module(FUSED, SLICED)).classes[0]
+    ((comm, _),) = one.comms
+    assert one.rows == (comm,)
     assert (comm.collective, comm.ranks, comm.n_bytes, comm.dtype) == ("reduce_scatter", 2, 4 * 8 * 2.0, "bf16")
 
 
@@ -94,8 +92,7 @@ def test_a_sum_that_is_also_read_whole_stays_one():
   %all = f32[4,8]{1,0} all-reduce(%p), channel_id=1, replica_groups=[4,2]<=[8], to_apply=%sum
   %part = f32[2,8]{1,0} dynamic-slice(%all, %i, %i), dynamic_slice_sizes={2,8}
   ROOT %both = (f32[4,8]{1,0}, f32[2,8]{1,0}) tuple(%all, %part)"""
-    comm = rank_program(module(body)).classes[0].rows[0]
-    assert isinstance(comm, CapturedComm)
+    ((comm, _),) = rank_program(module(body)).classes[0].comms
     assert comm.collective == "all_reduce"
 
 
@@ -182,14 +179,12 @@ def test_what_a_pass_computes_is_gathered_by_itself_and_is_no_parameter():
 def test_numbers_of_tokens_are_no_parameters():
     body = """  %p = s32[8,16]{1,0} parameter(0)
   ROOT %g = s32[64,16]{1,0} all-gather(%p), channel_id=1, replica_groups=[1,8]<=[8], dimensions={0}"""
-    (comm,) = rank_program(module(body), ProgramFacts(axes={"dp": 8})).classes[0].rows
-    assert isinstance(comm, CapturedComm)
+    ((comm, _),) = rank_program(module(body), ProgramFacts(axes={"dp": 8})).classes[0].comms
     assert comm.purpose == "activations"
 
 
 def test_what_a_library_works_in_is_no_traffic():
     _, product, _ = rank_program(module(GPU)).classes[0].rows
-    assert isinstance(product, CapturedOp)
     assert product.n_bytes == (4 * 8 + 8 * 8 + 4 * 8) * 4.0
 
 
