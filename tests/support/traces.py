@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,11 +235,16 @@ def scores(
     return own - of_replica + np.sqrt(replica) * (of_replica - of_step) + np.sqrt(step) * of_step
 
 
+def trace_at(source: Path | str, **stated: Any) -> Trace:
+    """The trace that `open_trace` finds there."""
+    from prism_jax.recorded.formats.open_trace import open_trace
+
+    found = open_trace(source, **stated)
+    assert isinstance(found, Trace)
+    return found
+
+
 @lru_cache
 def measured(folder: Path, name: str) -> Trace:
     """The published trace SE or ST, out of the folder of measured data."""
-    from prism_jax.recorded.formats.open_trace import open_trace
-
-    found = open_trace(folder / "traces" / f"trace-{name}.parquet")
-    assert isinstance(found, Trace)
-    return found
+    return trace_at(folder / "traces" / f"trace-{name}.parquet")

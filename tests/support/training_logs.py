@@ -1,12 +1,27 @@
 """Training logs of known step times, as the frameworks write them; each says how far it rounds."""
 
+import gzip
 import json
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from prism_jax.recorded.formats.open_trace import open_trace
+from prism_jax.trace.step_log import StepLog
 
 START = datetime(2025, 3, 12, 11, 10, 20, 511_000, tzinfo=UTC)
+
+
+def read_log(folder: Path, content: str | bytes, name: str = "train.log", **stated: Any) -> StepLog:
+    """The steps of a file that holds this, packed if its name says so; what is stated goes to `open_trace`."""
+    data = content.encode() if isinstance(content, str) else content
+    (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    found = open_trace(folder / name, **stated)
+    assert isinstance(found, StepLog)
+    return found
 
 
 def clock(elapsed_s: float) -> str:

@@ -7,11 +7,10 @@ import pytest
 
 from prism_jax.core.errors import DataError
 from prism_jax.recorded.compare_recordings import compare_recordings
-from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.paired_runs import RUN_SPREAD, RunSteps, compared_runs, quantile_ratio
 from prism_jax.shell.app import main
 from prism_jax.trace.step_log import StepLog
-from prism_jax.trace.trace import Trace
+from tests.support.traces import trace_at
 
 SCHEDULE = np.where(np.arange(400) < 150, 0.3, 0.5) * (
     1.0 + 0.1 * (np.arange(400) % 7 == 0)
@@ -108,8 +107,7 @@ def test_only_steps_that_all_runs_have_are_compared():
 
 
 def test_parts_of_the_step_are_compared_where_both_have_them():
-    trace = open_trace("local_cluster")
-    assert isinstance(trace, Trace)
+    trace = trace_at("local_cluster")
     report = compare_recordings([trace, replace(trace, start_s=1.04 * trace.start_s, end_s=1.04 * trace.end_s)])
     assert set(report.ratios) == {op.op_type for op in trace.ops}
     assert all(one.ratio == pytest.approx(1.04) and one.is_beyond_noise for one in report.ratios.values())

@@ -13,10 +13,9 @@ import pytest
 from prism_jax.core.errors import DataError
 from prism_jax.recorded import describe_trace as perfetto_trace
 from prism_jax.recorded.describe_trace import typical_steps, write_recorded
-from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.trace.trace import Trace
 from tests.support.trace_oracle import PipelineJob
-from tests.support.traces import FIRST_STEP, draws, measured, record
+from tests.support.traces import FIRST_STEP, draws, measured, record, trace_at
 
 JOB = PipelineJob(pp=2, dp=3, n_micro_batch=4)
 FIRST, SECOND, THIRD = range(FIRST_STEP, FIRST_STEP + 3)
@@ -75,8 +74,7 @@ def test_file_is_complete_and_in_order(trace: Trace, steps: list[int], tmp_path:
 
 @pytest.mark.parametrize("folder", ["examples/local_cluster", "tests/data/kineto_gloo"])
 def test_profiles_of_real_jobs_are_viewable(folder: str, tmp_path: Path) -> None:
-    found = open_trace(Path(__file__).parents[3] / folder)
-    assert isinstance(found, Trace)
+    found = trace_at(Path(__file__).parents[3] / folder)
     check_viewable(written(found, typical_steps(found), tmp_path), found, 2)
 
 

@@ -10,7 +10,6 @@ from experiments.kernel_pools.made import MadeJob, write_made_job
 from prism_jax.core.errors import DataError
 from prism_jax.recorded.describe_trace import kernels_of_trace
 from prism_jax.recorded.edits import with_micro_batches
-from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.kernel_draws import kernel_draws, sum_of_kernels
 from prism_jax.recorded.predict_trace import predict_trace
 from prism_jax.recorded.prediction import ks_distance
@@ -18,6 +17,7 @@ from prism_jax.recorded.recorded_job import fit_job
 from prism_jax.recorded.unseen_steps import match_moments, predict_job
 from prism_jax.trace.trace import Trace
 from tests.support.kineto_profiles import Event, bare, kernel, span, step
+from tests.support.traces import trace_at
 
 N_STEP = 30
 
@@ -31,9 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(folder: Path) -> Trace:
-    found = open_trace(folder, kernels=True)
-    assert isinstance(found, Trace)
-    return found
+    return trace_at(folder, kernels=True)
 
 
 def test_kernels_and_the_rest_are_as_long_as_their_runs(made: Trace) -> None:
@@ -79,8 +77,7 @@ def test_cpu_operators_take_what_those_they_call_do_not(tmp_path: Path) -> None:
         span("cpu_op", "aten::relu", 600, 100),
         span("cpu_op", "gloo:all_reduce", 900, 100),
     ]
-    found = open_trace(bare(tmp_path, [step(0, 0, 1000), *operators]), kernels=True)
-    assert isinstance(found, Trace)
+    found = trace_at(bare(tmp_path, [step(0, 0, 1000), *operators]), kernels=True)
     assert found.kernels is not None
     kernels = found.kernels
     taken = {
@@ -99,8 +96,7 @@ def test_sizes_that_change_from_step_to_step_are_one_pool(tmp_path: Path) -> Non
         begin = 1000.0 * number
         events += [step(number, begin, 900.0), *kernel(begin + 100.0, "gemm", number + 1)]
         events.append(operator("aten::mm", begin + 98.0, 3.0, [[size, 4], [4, 2]]))
-    found = open_trace(bare(tmp_path, events), kernels=True)
-    assert isinstance(found, Trace)
+    found = trace_at(bare(tmp_path, events), kernels=True)
     assert found.kernels is not None
     assert [pool.shapes for pool in found.kernels.pools] == ["[[*,4],[4,2]]"]
 
@@ -138,8 +134,7 @@ def test_steps_drawn_with_kernels_are_like_those_without(made: Trace) -> None:
 
 def test_more_micro_batches_take_the_kernels_of_those_that_were_recorded() -> None:
     recording = Path(__file__).resolve().parents[3] / "experiments" / "kernel_pools" / "recording"
-    found = open_trace(recording, kernels=True)
-    assert isinstance(found, Trace)
+    found = trace_at(recording, kernels=True)
     job = match_moments(fit_job(found))
     assert job.kernels is not None
     same, twice = (with_micro_batches(job, n) for n in (6, 12))

@@ -15,7 +15,6 @@ from prism_jax.core.page import Table
 from prism_jax.core.readable import percent, time_with_error
 from prism_jax.core.report import Report, RunRecord, to_plain
 from prism_jax.explain.types import Stragglers
-from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.predict_trace import check_facts, evidence_facts, prediction_facts
 from prism_jax.recorded.prediction import MomentMatch, TracePrediction, predicted_curve
 from prism_jax.recorded.prediction_report import (
@@ -40,7 +39,7 @@ from prism_jax.recorded.what_if import what_if_report
 from prism_jax.trace.step_log import StepLog
 from prism_jax.trace.trace import Trace
 from tests.support.trace_oracle import PipelineJob
-from tests.support.traces import Law, planted, timed
+from tests.support.traces import Law, planted, timed, trace_at
 
 FAR_OFF = "treat these figures with care"
 JOB = PipelineJob(pp=2, dp=3, n_micro_batch=4)
@@ -300,8 +299,7 @@ def test_predictions_from_a_log_have_no_evidence(prediction: TracePrediction) ->
 
 
 def test_jobs_without_micro_batches_are_not_said_to_have_any(prediction: TracePrediction) -> None:
-    trace = open_trace(Path(__file__).parents[2] / "data" / "kineto_gloo")
-    assert isinstance(trace, Trace)
+    trace = trace_at(Path(__file__).parents[2] / "data" / "kineto_gloo")
     text = shown(predicted(trace, prediction, evidence=evidence_facts(fit_job(trace))))
     assert "step of a replica, shared by its compute" in text
     assert "micro-batch" not in text

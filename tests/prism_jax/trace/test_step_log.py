@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prism_jax.core.errors import DataError
-from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.trace.step_log import StepLog, without_warm_up
-from prism_jax.trace.trace import Trace
+from tests.support.traces import trace_at
 
 
 def log(seconds: list[float], n_steps: list[int] | None = None) -> StepLog:
@@ -124,8 +123,7 @@ def test_steps_to_skip_are_steps_and_not_entries():
 
 
 def test_steps_of_a_trace_are_left_out_with_their_ops():
-    trace = open_trace("local_cluster")
-    assert isinstance(trace, Trace)
+    trace = trace_at("local_cluster")
     found, n_left_out = without_warm_up(trace, 5)
     assert n_left_out == 5
     assert found.steps.tolist() == trace.steps.tolist()[5:]

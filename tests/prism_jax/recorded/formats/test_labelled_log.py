@@ -6,21 +6,13 @@ import numpy as np
 import pytest
 
 from prism_jax.core.errors import DataError
-from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.trace.step_log import StepLog
 from tests.support.trainer_lines import BY_BAR, BY_CLOCK, BY_RATE, REPORTED, Step, write
+from tests.support.training_logs import read_log
 
 RANDOM = np.random.default_rng(7)
 STEP_S = (2.0 * np.exp(0.02 * RANDOM.standard_normal(120))).round(4).tolist()
 STEP_S[0], STEP_S[40], STEP_S[80] = 3.0, 2.6, 2.7
-
-
-def read(folder: Path, text: str, name: str = "train.log", **stated: object) -> StepLog:
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    found = open_trace(path, **stated)  # pyright: ignore[reportArgumentType]
-    assert isinstance(found, StepLog)
-    return found
 
 
 def ratio(log: StepLog, step_s: list[float]) -> float:
@@ -29,27 +21,27 @@ def ratio(log: StepLog, step_s: list[float]) -> float:
 
 @pytest.mark.parametrize("name", REPORTED)
 def test_reported_times_are_read_step_by_step(name: str, tmp_path: Path):
-    log = read(tmp_path, write(REPORTED[name], STEP_S))
+    log = read_log(tmp_path, write(REPORTED[name], STEP_S))
     assert log.step.tolist() == list(range(1, 121))
     np.testing.assert_allclose(log.step_s, STEP_S, rtol=6e-3)
 
 
 @pytest.mark.parametrize("name", BY_BAR)
 def test_rates_of_a_bar(name: str, tmp_path: Path):
-    log = read(tmp_path, write(BY_BAR[name], STEP_S).replace("\nTrain", "\rTrain"))
+    log = read_log(tmp_path, write(BY_BAR[name], STEP_S).replace("\nTrain", "\rTrain"))
     assert ratio(log, STEP_S) == pytest.approx(1.0, rel=5e-3)
     assert len(log) == 120
 
 
 @pytest.mark.parametrize("name", BY_CLOCK)
 def test_times_of_day(name: str, tmp_path: Path):
-    log = read(tmp_path, write(BY_CLOCK[name], STEP_S))
+    log = read_log(tmp_path, write(BY_CLOCK[name], STEP_S))
     np.testing.assert_allclose(log.step_s, STEP_S[1:], atol=2e-3)
 
 
 @pytest.mark.parametrize("name", BY_RATE)
 def test_a_rate_of_work_is_scaled_to_a_coarse_clock(name: str, tmp_path: Path):
-    log = read(tmp_path, write(BY_RATE[name], STEP_S))
+    log = read_log(tmp_path, write(BY_RATE[name], STEP_S))
     assert ratio(log, STEP_S) == pytest.approx(1.0, rel=1e-2)
 
 
@@ -63,7 +55,7 @@ def test_lines_of_several_ranks_are_one_step(name: str, prefix: str, tmp_path: P
         lines = REPORTED[name](step).split("\n")
         return "\n".join(prefix.format(rank) + line for line in lines for rank in range(RANKS))
 
-    log = read(tmp_path, write(of_all, STEP_S))
+    log = read_log(tmp_path, write(of_all, STEP_S))
     assert log.step.tolist() == list(range(1, 121))
     np.testing.assert_allclose(log.step_s, STEP_S, rtol=6e-3)
 
@@ -79,7 +71,7 @@ def test_evaluations_and_checkpoints_are_no_steps(name: str, tmp_path: Path):
         )
         return line(step) + (f"\n{others}" if step.n % 20 == 0 else "")
 
-    log = read(tmp_path, write(with_others, STEP_S))
+    log = read_log(tmp_path, write(with_others, STEP_S))
     assert ratio(log, STEP_S) == pytest.approx(1.0, rel=5e-3)
     assert len(log) >= 110
 
@@ -96,26 +88,26 @@ def test_evaluations_and_checkpoints_are_no_steps(name: str, tmp_path: Path):
 )
 def test_what_cannot_be_told_is_refused(text: str, message: str, tmp_path: Path):
     with pytest.raises(DataError, match=message):
-        read(tmp_path, text)
+        read_log(tmp_path, text)
 
 
 def test_a_clock_tells_the_unit_and_the_time_of_an_interval(tmp_path: Path):
     def line(step: Step) -> str:
         return f"{step.stamp} step {step.n} time: {10 * step.ms:.1f}"  # of ten steps, in ms
 
-    log = read(tmp_path, write(line, [2.0] * 100, every=10))
+    log = read_log(tmp_path, write(line, [2.0] * 100, every=10))
     np.testing.assert_allclose(log.step_s, 2.0, rtol=1e-6)
 
 
 def test_the_work_of_a_step_may_be_stated(tmp_path: Path):
-    log = read(tmp_path, "step 1 tok/sec: 1,000\nstep 2 tok/sec: 2,000\n", work_per_step=4000.0)
+    log = read_log(tmp_path, "step 1 tok/sec: 1,000\nstep 2 tok/sec: 2,000\n", work_per_step=4000.0)
     assert log.step_s.tolist() == [4.0, 2.0]
 
 
 def test_one_of_several_runs_is_read_or_the_one_that_is_named(tmp_path: Path):
     text = "Step,a - perf/step_time,b - perf/step_time\n1,2.0,3.0\n2,2.0,3.0\n"
-    first = read(tmp_path, text, "w.csv")
+    first = read_log(tmp_path, text, "w.csv")
     assert first.step_s.tolist() == [2.0, 2.0]
     assert any("the run 'a' of 2 is read" in note for note in first.notes)
     assert any("assumed: a - perf/step_time is in seconds" in note for note in first.notes)
-    assert read(tmp_path, text, "w.csv", columns={"b - perf/step_time": "step_time"}).step_s.tolist() == [3.0, 3.0]
+    assert read_log(tmp_path, text, "w.csv", columns={"b - perf/step_time": "step_time"}).step_s.tolist() == [3.0, 3.0]

@@ -4,17 +4,15 @@ import numpy as np
 import pytest
 
 from prism_jax.core.errors import DataError
-from prism_jax.recorded.formats.mllog import read_mllog
 from prism_jax.trace.step_log import StepLog
 from tests.support.broken_traces import mllog_line as line
+from tests.support.training_logs import read_log
 
 BATCH = line("global_batch_size", 5, 32)
 
 
 def read(tmp_path, *lines: str) -> StepLog:
-    path = tmp_path / "result_0.txt"
-    path.write_text("".join(lines), encoding="utf-8")
-    return read_mllog(path)
+    return read_log(tmp_path, "".join(lines), "result_0.txt")
 
 
 def test_reported_times_of_single_steps(tmp_path):

@@ -16,9 +16,10 @@ import pytest
 from prism_jax.core.errors import DataError
 from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.trace import columns as op_columns
-from prism_jax.trace.step_log import StepLog
-from prism_jax.trace.trace import JobShape, OpRow, OpTable, Trace
+from prism_jax.trace.trace import JobShape, OpRow, OpTable
 from tests.support.broken_traces import BROKEN, GOOD_ROW, HEADER, MEGATRON, kineto, mllog_line, straggler
+from tests.support.traces import trace_at
+from tests.support.training_logs import read_log
 
 CSV = "step,dp,pp,op_type,chunk,start_s,duration_s\n" + "".join(
     f"{step},{dp},{pp},work,1,{step}.5,0.25\n" for step in (3, 4) for dp in range(2) for pp in range(3)
@@ -28,12 +29,6 @@ CSV = "step,dp,pp,op_type,chunk,start_s,duration_s\n" + "".join(
 def write(path: Path, text: str | bytes) -> Path:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
-
-
-def trace_at(path: Path, meta: Path | None = None) -> Trace:
-    found = open_trace(path, meta)
-    assert isinstance(found, Trace)
-    return found
 
 
 @pytest.mark.parametrize("name", ["ops.csv", "ops.txt", "ops", "ops.csv.gz", "ops.gz"])
@@ -61,28 +56,20 @@ def test_plain_parquet_that_lacks_a_column_is_told_about_plain_columns(tmp_path:
 
 @pytest.mark.parametrize("name", ["train.log", "slurm-1.out", "log.gz"])
 def test_logs_are_recognised_by_their_lines(tmp_path: Path, name: str):
-    def log(text: str) -> StepLog:
-        found = open_trace(write(tmp_path / name, gzip.compress(text.encode()) if name.endswith(".gz") else text))
-        assert isinstance(found, StepLog)
-        return found
-
     before = "[2025-01-01 00:00:00] starting\n" * 5000  # more than the first bytes that are looked at
-    assert log(before + MEGATRON.format(1500.0)).step_s.tolist() == [1.5]
+    assert read_log(tmp_path, before + MEGATRON.format(1500.0), name).step_s.tolist() == [1.5]
     entries = "".join(mllog_line("train_loss", 500 * n, 1.0, step_num=n) for n in (1, 2))
-    assert log(before + entries).step_s.tolist() == [0.5]
+    assert read_log(tmp_path, before + entries, name).step_s.tolist() == [0.5]
 
 
 def test_line_that_begins_with_a_bracket_is_not_json(tmp_path: Path):
     for first in ("[default0]: hello", "[1, 2] are the ranks", "{'lr': 0.1}", "{hello}"):
-        path = write(tmp_path / "a.log", first + "\n" + MEGATRON.format(2000.0))
-        assert isinstance(open_trace(path), StepLog)
+        assert len(read_log(tmp_path, first + "\n" + MEGATRON.format(2000.0))) == 1
 
 
 def test_name_of_the_metadata_is_that_of_the_log(tmp_path: Path):
     meta = write(tmp_path / "m.yaml", "name: big job\n")
-    found = open_trace(write(tmp_path / "a.log", MEGATRON.format(2000.0)), meta=meta)
-    assert isinstance(found, StepLog)
-    assert found.name == "big job"
+    assert read_log(tmp_path, MEGATRON.format(2000.0), meta=meta).name == "big job"
 
 
 def test_degrees_are_those_given_then_those_beside_then_the_highest_ranks(tmp_path: Path):
@@ -168,7 +155,7 @@ def test_what_the_kinds_break_is_good_before(tmp_path: Path):
     for rank in (0, 1):
         (tmp_path / "run" / f"rank{rank}.json").write_bytes(kineto(rank))
     for path in (straggler(tmp_path / "trace-X.parquet"), tmp_path / "ops.csv", tmp_path / "run"):
-        assert isinstance(open_trace(path), Trace)
+        trace_at(path)
 
 
 def test_kinds_have_different_names_and_there_are_many():

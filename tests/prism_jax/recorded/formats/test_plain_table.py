@@ -10,10 +10,10 @@ from hypothesis import given, settings, strategies as st
 
 from prism_jax.core.errors import DataError
 from prism_jax.recorded.formats import plain_table
-from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.recorded.formats.plain_table import read_plain_csv, read_plain_parquet, read_straggler_parquet
 from prism_jax.trace import columns as csv_columns
 from prism_jax.trace.trace import OpRow, OpTable, Trace
+from tests.support.traces import measured, trace_at
 
 ENDINGS = ("csv", "csv.gz", "parquet")
 RANKS = st.integers(0, 5)
@@ -72,13 +72,10 @@ def test_what_is_written_is_read_again_to_the_last_bit(tmp_path_factory, rows: l
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_published_trace_is_the_same_after_conversion(shared_data: Path, tmp_path: Path, ending: str):
-    source = shared_data / "traces" / "trace-ST.parquet"
-    table = read_straggler_parquet(source)
+    table = read_straggler_parquet(shared_data / "traces" / "trace-ST.parquet")
     path = tmp_path / f"st.{ending}"
     write_plain_table(table, path)
-    original, copy = open_trace(source), open_trace(path, meta=shared_data / "traces" / "meta-ST.yaml")
-    assert isinstance(original, Trace)
-    assert isinstance(copy, Trace)
+    original, copy = measured(shared_data, "ST"), trace_at(path, meta=shared_data / "traces" / "meta-ST.yaml")
     np.testing.assert_array_equal(copy.start_s, original.start_s)
     np.testing.assert_array_equal(copy.end_s, original.end_s)
     assert (copy.ops, copy.job) == (original.ops, original.job)
@@ -135,9 +132,7 @@ COPIED_ROWS_ROWS = [
 def trace_of(folder: Path, rows: list[str]) -> Trace:
     file = folder / "ops.csv"
     file.write_text("\n".join([HEADER, *rows]))
-    found = open_trace(file)
-    assert isinstance(found, Trace)
-    return found
+    return trace_at(file)
 
 
 @pytest.mark.parametrize("order", ["behind", "beside", "some"])

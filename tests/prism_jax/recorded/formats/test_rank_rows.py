@@ -12,9 +12,8 @@ from inference.steps.runs import read_runs
 from prism_jax import describe_trace, watch_steps
 from prism_jax.core.errors import DataError
 from prism_jax.core.report import Report
-from prism_jax.recorded.formats.open_trace import open_trace
 from prism_jax.trace.rank_times import in_ranges, natural_order
-from prism_jax.trace.step_log import StepLog
+from tests.support.training_logs import read_log
 
 N_STEP, N_RANK = 40, 8
 SPELLINGS = {
@@ -42,17 +41,10 @@ def table(seconds: np.ndarray, spelling: str = "rank", seed: int | None = None, 
     return text_of(header, [f"{first + s},{who(r)},{t:.6f}" for (s, r), t in np.ndenumerate(seconds)], seed)
 
 
-def read(folder: Path, text: str, name: str = "steps.csv") -> StepLog:
-    (folder / name).write_text(text)
-    found = open_trace(folder / name)
-    assert isinstance(found, StepLog)
-    return found
-
-
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("seed", [None, 0])
 def test_a_step_is_its_slowest_rank(tmp_path: Path, spelling: str, seed: int | None):
-    log = read(tmp_path, table(times(), spelling, seed))
+    log = read_log(tmp_path, table(times(), spelling, seed))
     assert log.step.tolist() == list(range(1, N_STEP + 1))
     np.testing.assert_allclose(log.step_s, times().max(axis=1), atol=1e-6)
     assert log.ranks is not None
@@ -62,7 +54,7 @@ def test_a_step_is_its_slowest_rank(tmp_path: Path, spelling: str, seed: int | N
 
 def test_json_lines_of_ranks_are_the_same(tmp_path: Path):
     lines = [f'{{"step": {s + 1}, "rank": {r}, "step_time_s": {t:.6f}}}' for (s, r), t in np.ndenumerate(times())]
-    log = read(tmp_path, "\n".join(lines), "steps.jsonl")
+    log = read_log(tmp_path, "\n".join(lines), "steps.jsonl")
     np.testing.assert_allclose(log.step_s, times().max(axis=1), atol=1e-6)
 
 
@@ -71,14 +63,14 @@ def test_one_column_per_rank(tmp_path: Path, unit: float):
     name = {1.0: "rank{}_s", 1e-3: "rank{}_step_time_ms"}[unit]
     header = ",".join(["step", *(name.format(r) for r in range(N_RANK))])
     rows = [f"{s + 1}," + ",".join(f"{t / unit:.6f}" for t in times()[s]) for s in range(N_STEP)]
-    log = read(tmp_path, "\n".join([header, *rows]) + "\n")
+    log = read_log(tmp_path, "\n".join([header, *rows]) + "\n")
     np.testing.assert_allclose(log.step_s, times().max(axis=1), atol=1e-6)
 
 
 def test_equal_numbers_of_rows_per_step_are_ranks_without_names(tmp_path: Path):
     rows = [f"{s + 1},{t:.6f}" for s in range(N_STEP) for t in times()[s]]
     text = "step,step_time_s\n" + "\n".join(rows) + "\n"
-    log = read(tmp_path, text)
+    log = read_log(tmp_path, text)
     np.testing.assert_allclose(log.step_s, times().max(axis=1), atol=1e-6)
     assert any("8 rows of every step, taken for ranks" in note for note in log.notes)
     assert log.ranks is None
@@ -86,19 +78,19 @@ def test_equal_numbers_of_rows_per_step_are_ranks_without_names(tmp_path: Path):
 
 def test_steps_that_ran_twice_are_in_it_twice(tmp_path: Path):
     first, again = times()[:20], times(1)[9:]
-    log = read(tmp_path, table(first) + table(again, first=10).partition("\n")[2])
+    log = read_log(tmp_path, table(first) + table(again, first=10).partition("\n")[2])
     assert len(log.step_s) == 20 + len(again)
     assert sorted(set(log.step.tolist())) == list(range(1, 41))
 
 
 def test_ranks_without_steps_are_refused(tmp_path: Path):
     with pytest.raises(DataError, match="rows of 3 ranks, but no column of step numbers"):
-        read(tmp_path, "rank,step_time_s\n0,1.0\n1,1.1\n2,1.2\n")
+        read_log(tmp_path, "rank,step_time_s\n0,1.0\n1,1.1\n2,1.2\n")
 
 
 def test_missing_rows_are_counted(tmp_path: Path):
     rows = table(times()).splitlines()
-    log = read(tmp_path, "\n".join(rows[:-3]) + "\n")
+    log = read_log(tmp_path, "\n".join(rows[:-3]) + "\n")
     assert any("3 of 320 rows are missing" in note for note in log.notes)
 
 

@@ -8,12 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from prism_jax.core.errors import ConfigError, DataError
-from prism_jax.recorded.formats.open_trace import find_meta, open_trace, read_meta
+from prism_jax.recorded.formats.open_trace import find_meta, read_meta
 from prism_jax.recorded.formats.plain_table import read_straggler_parquet
 from prism_jax.trace import parquet_columns
 from prism_jax.trace.columns import FileColumn, OpColumns
-from prism_jax.trace.trace import JobShape, Trace
+from prism_jax.trace.trace import JobShape
 from tests.support.broken_traces import straggler
+from tests.support.traces import measured
 
 
 def test_columns_become_fields(tmp_path: Path):
@@ -72,8 +73,7 @@ def test_columns_that_are_not_needed_may_be_absent_or_strange(tmp_path: Path):
 
 @pytest.mark.parametrize(("name", "n_op", "n_replica", "n_step", "sp"), [("SE", 78, 32, 43, 2), ("ST", 106, 2, 32, 1)])
 def test_published_traces_are_complete(shared_data: Path, name: str, n_op: int, n_replica: int, n_step: int, sp: int):
-    trace = open_trace(shared_data / "traces" / f"trace-{name}.parquet")
-    assert isinstance(trace, Trace)
+    trace = measured(shared_data, name)
     assert trace.start_s.shape == (n_op, n_replica, n_step)
     assert (trace.job.name, trace.job.dp, trace.job.sp) == (name, n_replica, sp)
     assert trace.n_stage == trace.job.pp
