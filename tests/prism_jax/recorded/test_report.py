@@ -182,22 +182,8 @@ def test_prediction_has_quantiles_with_both_kinds_of_error(prediction: TracePred
         assert made["interval"][name][0] < made[name] < made["interval"][name][1]
 
 
-PROMISED = {
-    "n_train",
-    "n_test",
-    "p95_error",
-    "p50_error",
-    "ks_distance",
-    "ks_floor",
-    "p95_covered",
-    "p95_interval_s",
-    "naive",
-}
-
-
 def test_one_split_is_told_as_it_is(scores: list[SplitScore]) -> None:
     made = to_plain(check_facts(scores[:1]))
-    assert {*made, "n_train", "n_test"} == PROMISED | {"measured_s", "predicted_s", "long_run_s"}
     assert made == {name: value for name, value in to_plain(scores[0]).items() if name in made}
     assert set(made["predicted_s"]) == {"p50", "p95", "p99"}
 
@@ -208,13 +194,11 @@ def test_several_splits_are_averaged_and_listed(scores: list[SplitScore]) -> Non
     assert (made["p95_error_median"], made["p95_abs_error_median"]) == (0.0, 0.04)
     assert made["p95_covered"] == pytest.approx(2 / 3)
     assert [split["p95_covered"] for split in made["splits"]] == [True, True, False]
-    for split in made["splits"]:
-        assert split.keys() >= PROMISED | {"measured_s", "predicted_s", "long_run_s"}
+    assert made["splits"] == as_json(scores)
 
 
 def test_what_if_is_by_global_rank_from_the_worst(what_if: WhatIfReport, trace: Trace, found: Stragglers) -> None:
     made = json.loads(what_if.to_json())
-    assert {"S", "M_W", "M_S", "by_op_type", "by_rank", "by_stage", "by_dp", "criticality", "changes"} <= made.keys()
     assert set(made["by_rank"]) == {str(rank) for rank in trace.rank.ravel()}
     for part in (made["by_rank"], made["by_op_type"], made["criticality"]["by_rank"]):
         assert list(part.values()) == sorted(part.values(), reverse=True)
@@ -225,12 +209,6 @@ def test_what_if_is_by_global_rank_from_the_worst(what_if: WhatIfReport, trace: 
     assert made["recorded_s"] / made["ideal_s"] == pytest.approx(made["S"])
     base, slower = made["changes"].values()
     assert slower == {name: pytest.approx(1.1 * value) for name, value in base.items()}
-
-
-def test_replay_is_exact_with_waits_and_gaps(trace: Trace) -> None:
-    made = replayed(trace).replay
-    assert made.with_host_gaps.median_abs_error < 1e-6
-    assert 0 <= made.median_abs_error <= made.p90_abs_error
 
 
 # --- Pages -----------------------------------------------------------------------------------------------------------
@@ -360,8 +338,9 @@ def test_notes_reach_the_reader_of_every_report(trace: Trace, what_if: WhatIfRep
 
 def test_stored_answers_are_drawn_as_new_ones(trace: Trace, what_if: WhatIfReport, found: Stragglers) -> None:
     again = WhatIfReport.from_dict(json.loads(what_if.to_json()))
-    values = np.asarray(again.figure().axes[0].images[0].get_array())
-    np.testing.assert_array_equal(values, found.by_worker.T)
+    ax = again.figure().axes[0]
+    np.testing.assert_array_equal(np.asarray(ax.images[0].get_array()), found.by_worker.T)
+    assert f": S = {what_if.slowdown:.3f}" in ax.get_title(loc="left")
     with pytest.raises(DataError, match="older version"):
         replace(what_if, ranks=None).figure()
 

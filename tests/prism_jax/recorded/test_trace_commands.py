@@ -1,8 +1,6 @@
 """`prism-jax trace`: every command on real and synthetic recordings, what it prints and writes."""
 
-import gzip
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +50,7 @@ def test_predict_keeps_its_promises(file: str, table: str, capsys) -> None:
     found = run_json(["predict", file, *FEW, "--seed", "3"], capsys)
     assert abs(found["n_train"] - found["n_test"]) <= 1
     assert found["n_train"] + found["n_test"] == found["n_steps"]
+    assert found.keys() >= {"p50_error", "p95_covered"}
     assert set(found["measured_s"]) == {"p50", "p95"}
     assert set(found["predicted_s"]) == set(found["long_run_s"]) == QUANTILES
     assert found["steps_s"].keys() >= QUANTILES
@@ -135,17 +134,7 @@ def test_more_replicas_and_more_micro_batches_take_longer(table: str, capsys) ->
 def test_what_if_tells_who_is_slow_and_what_changes_bring(table: str, capsys) -> None:
     options = ["--replace-rank", "21", "--replace-rank", "10", "--swap", "10:20", "--slow-rank", "22:2"]
     found = run_json(["what-if", table, *FEW, *options, "--layers-per-stage", "4"], capsys)
-    assert {
-        "S",
-        "M_W",
-        "M_S",
-        "by_op_type",
-        "by_rank",
-        "by_stage",
-        "by_dp",
-        "worst_ranks",
-        "criticality",
-    } <= found.keys()
+    assert found.keys() >= {"S", "M_W", "M_S", "by_dp", "worst_ranks", "criticality"}
     assert set(found["by_rank"]) == {"10", "11", "12", "20", "21", "22"}
     assert set(found["by_stage"]) == {"0", "1"}
     assert {"forward-compute", "backward-compute", "forward-pp-comm"} <= found["by_op_type"].keys()
@@ -155,29 +144,12 @@ def test_what_if_tells_who_is_slow_and_what_changes_bring(table: str, capsys) ->
     assert names[-1] == "one layer moved off the last stage"
     for times in found["changes"].values():
         assert set(times) == QUANTILES
-    base, slow = (
-        found["changes"]["as recorded"],
-        next(v for k, v in found["changes"].items() if k.startswith("rank 22")),
-    )
-    assert slow["p50"] > 1.3 * base["p50"]
+    (slow,) = (times for name, times in found["changes"].items() if name.startswith("rank 22"))
+    assert slow["p50"] > 1.3 * found["changes"]["as recorded"]["p50"]
     assert found["inputs"]["swap"] == ["10:20"]
 
 
 # --- Published figures -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "slowdown", "m_w", "m_s"),
-    [("SE", 1.53736, 0.02506, 0.6877), pytest.param("ST", 1.17870, 0.0314, 1.2194, marks=SLOW)],
-)
-def test_slowdowns_of_the_published_traces(
-    name: str, slowdown: float, m_w: float, m_s: float, shared_data, capsys
-) -> None:
-    found = run_json(["what-if", str(shared_data / "traces" / f"trace-{name}.parquet"), *FEW], capsys)
-    assert found["S"] == pytest.approx(slowdown, abs=1e-4)
-    assert found["M_W"] == pytest.approx(m_w, abs=1e-4)
-    assert found["M_S"] == pytest.approx(m_s, abs=1e-4)
-    assert found["job"]["name"] == name
 
 
 @pytest.mark.slow
@@ -188,13 +160,6 @@ def test_published_traces_are_predicted(name: str, shared_data: Path, capsys) ->
     assert abs(found["p95_error"]) < 0.1
     assert found["n_train"] + found["n_test"] == found["n_steps"]
     assert found["replay"]["median_abs_error"] < 0.02
-
-
-@pytest.mark.slow
-def test_8_of_32_recorded_replicas_tell_the_whole_job(shared_data: Path, capsys) -> None:
-    found = run_json(["predict", str(shared_data / "traces" / "trace-SE.parquet"), "--fit-replicas", "8"], capsys)
-    assert abs(found["p95_error"]) < 0.05
-    assert found["naive"]["slowest of 8 replicas"]["p95_error"] < -0.05
 
 
 # --- Files -----------------------------------------------------------------------------------------------------------
@@ -214,24 +179,6 @@ def test_pictures_are_written_whole_beside_the_result(
     assert captured.out != ""
     assert picture.read_bytes().startswith({"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[ending])
     assert [file.name for file in folder.iterdir()] == [picture.name]
-
-
-@pytest.mark.parametrize("file", ["TABLE", LOCAL])
-@pytest.mark.parametrize("name", ["steps.json", "steps.json.gz"])
-def test_timelines_are_written_whole_and_viewable(file: str, name: str, table: str, tmp_path: Path, capsys) -> None:
-    run(["export", table if file == "TABLE" else file, "--perfetto", str(tmp_path / name)], capsys)
-    data = (tmp_path / name).read_bytes()
-    events = json.loads(gzip.decompress(data) if name.endswith(".gz") else data)["traceEvents"]
-    workers = {event["pid"] for event in events if event["name"] == "process_name"}
-    assert workers == ({10, 11, 12, 20, 21, 22} if file == "TABLE" else {0, 1, 2, 3})
-    by_lane: dict[tuple[int, int], list[dict]] = {}
-    for event in events:
-        if event["ph"] == "X":
-            by_lane.setdefault((event["pid"], event["tid"]), []).append(event)
-    assert {pid for pid, _ in by_lane} == workers
-    for lane in by_lane.values():
-        assert all(before["ts"] + before["dur"] <= after["ts"] + 1e-6 for before, after in pairwise(lane))
-    assert [found.name for found in tmp_path.iterdir()] == [name]
 
 
 def test_chosen_steps_are_written(table: str, tmp_path: Path, capsys) -> None:
