@@ -201,9 +201,7 @@ class BlockCostModel:
         return other
 
     def once(self, what: Hashable, make: Callable[[], T]) -> T:
-        """Returns the result of `make` for model, cluster and plan, computed once for all corrections and software that leave it
-        alone.
-        """
+        """Returns the result of `make`, computed once for all corrections and software that leave it alone."""
         if what not in self._once:
             self._once[what] = make()
         return self._once[what]
@@ -260,9 +258,7 @@ class BlockCostModel:
         return BlockCost(found.compute_s, launches, _slots(found), *_NO_ENDS, _NO_WAIT)
 
     def gathering(self, kind: str) -> BlockCost:
-        """Returns the cost that sharded parameters add to a block: they are gathered in both passes, their gradients
-        scattered.
-        """
+        """Returns what sharded parameters add to a block: they are gathered in both passes, their gradients scattered."""
         comms, table = self._gathered(kind)
         classes = self.model.kernel_classes
         compute = class_seconds(table, self.cluster.device, self.plan.dtype, self.eff, classes)
@@ -390,9 +386,7 @@ class BlockCostModel:
         return launches, self.xp.asarray(seconds, dtype=float)
 
     def _at_end_s(self, comms: Sequence[Comm], kind: str, phase: str) -> Floats:
-        """Seconds of collectives that run during a neighbour's compute, where there is no neighbour; all groups of parameters
-        together.
-        """
+        """Seconds of collectives that run during a neighbour's compute, where there is no neighbour; of all groups."""
         own = (self.comm_seconds(comm) for comm in comms if (comm.kind, comm.phase) == (kind, phase) and comm.beside)
         return self.xp.asarray(sum(own, 0.0), dtype=float)
 

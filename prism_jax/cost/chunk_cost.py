@@ -174,9 +174,7 @@ def _table(rows: list[list[Any]], xp: Any) -> Any:
 def _at_host_pace(
     compute: list[list[Any]], exposed: list[list[Any]], blocks: BlockCost, eff: Efficiency, xp: Any
 ) -> list[list[Any]]:
-    """Returns `compute` stretched where the host starts kernels too slowly, and the extra wait of every pass; B and W run as
-    one.
-    """
+    """Returns `compute` stretched where the host starts kernels too slowly, and the wait of every pass; B and W run as one."""
     paced = [list(row) for row in compute]
     for phases in _PASSES:
         busy = sum(sum(compute[phase]) for phase in phases)

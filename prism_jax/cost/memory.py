@@ -161,9 +161,7 @@ def _rest_bytes(plan: ParallelPlan) -> float:
 
 
 def _freed_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
-    """Returns the bytes of gradients of a unit (or of their shards) that are applied, or go to the host, as soon as they are
-    there.
-    """
+    """Returns the bytes of gradients of a unit (or their shards) that are applied, or go to the host, at once."""
     leaves = plan.optimizer_in_backward or gradients_on_host(plan)
     own = _gradient_bytes(plan, rules) if leaves else 0.0
     return own / state_ranks(plan) if updates_shards(plan) or plan.zero_stage >= 2 else own
@@ -177,11 +175,8 @@ def _buffer_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
         return ELEMENT_BYTES[plan.state_dtypes.grad_reduce]
     if not has_master(plan):
         return plan.element_bytes
-    own = {
-        "fp32": 4.0,
-        "fp16": min(rules.grad_bytes, 2.0),
-    }  # code for fp16 sums in fp16: Megatron-LM, DeepSpeed `FP16_Optimizer`
-    return own.get(plan.dtype, rules.grad_bytes)
+    # Code for fp16 sums in fp16: Megatron-LM, DeepSpeed `FP16_Optimizer`.
+    return {"fp32": 4.0, "fp16": min(rules.grad_bytes, 2.0)}.get(plan.dtype, rules.grad_bytes)
 
 
 def _gradient_bytes(plan: ParallelPlan, rules: MemoryOptions) -> float:
@@ -221,9 +216,7 @@ def activation_factors(model: Workload, plan: ParallelPlan, rules: MemoryOptions
 
 
 def _expert_workspace_bytes(model: Workload, plan: ParallelPlan, rules: MemoryOptions) -> float:
-    """Returns the bytes of library workspaces for experts on several streams; one kernel for all, or calls one after another,
-    have none.
-    """
+    """Returns the bytes of library workspaces for experts on several streams; other ways of running them have none."""
     on_streams = plan.software.expert_products in (None, STREAMS)
     return rules.expert_workspace_bytes if model.has_experts and on_streams else 0.0
 
@@ -389,9 +382,7 @@ def stage_bytes(
     kept = (activations.saved[..., None, :] * saved).sum(axis=-1)
     one_block = np.maximum(activations.forward_peak, activations.backward_peak)[..., None, :]
     temporary = (one_block * (saved > 0.0)).max(axis=-1)
-    temporary = np.maximum(
-        temporary, per_parameter(states.update) - kept
-    )  # the update starts when activations are gone
+    temporary = np.maximum(temporary, per_parameter(states.update) - kept)  # it starts when activations are gone
     copies = (options.n_gathered_layers + 1) * held.largest_unit + held.root
     bucket = np.minimum(options.bucket_elements, per_parameter(states.bucket))
     gathered = np.minimum(by_plan(states.gathered_element) * copies, per_parameter(states.gathered))

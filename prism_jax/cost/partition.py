@@ -20,7 +20,7 @@ from ..core.errors import PlanError
 from ..plan.fields import ELEMENT_BYTES, updates_shards
 from ..plan.optimizers import OPTIMIZERS, has_master
 from ..plan.plan import ParallelPlan
-from ..workload.base.kernels import Kernel
+from ..workload.base.kernels import Kernel, stream
 from ..workload.base.workload import Comm, Parameters, Workload, distinct_runs, frozen_groups, n_body, updates_in_step
 
 ChunkBlocks = tuple[int, ...]
@@ -308,11 +308,11 @@ def copy_kernels(plan: ParallelPlan, counts: Sequence[Gathered], is_unit: bool =
         wide = weight_bytes(plan, is_unit) if frozen is None else frozen
         moved = 2.0 * wide * count
         for phase in ("F", "B"):
-            kernels.append(Kernel("gather_copy_in", phase, "memory", 0.0, moved / size))
-            kernels.append(Kernel("gather_copy_out", phase, "memory", 0.0, moved))
+            kernels.append(stream("gather_copy_in", phase, moved / size))
+            kernels.append(stream("gather_copy_out", phase, moved))
         if frozen is None:
             n_bytes = (plan.element_bytes + gradient_bytes(plan)) * count
-            kernels.append(Kernel("scatter_copy_in", "B", "memory", 0.0, n_bytes))
+            kernels.append(stream("scatter_copy_in", "B", n_bytes))
     return kernels
 
 

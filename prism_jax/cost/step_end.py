@@ -27,7 +27,7 @@ from ..plan.fields import optimizer_on_host
 from ..plan.optimizers import eager_bytes, has_master, main_gradient_bytes, moments_bytes, updated_bytes
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
-from ..workload.base.kernels import Kernel, KernelTable
+from ..workload.base.kernels import Kernel, KernelTable, stream
 from ..workload.base.workload import Workload
 from .block_cost import BlockCostModel, collective_s, crosses_nodes
 from .chunk_cost import bucketed
@@ -343,7 +343,7 @@ def _newton_schulz_kernels(m: float, n: float) -> list[Kernel]:
         product(m, m, n),
         product(m, m, m),
         product(m, n, m),
-        Kernel("newton_schulz_passes", "B", "memory", 0.0, passes, starts),
+        stream("newton_schulz_passes", "B", passes, starts),
     ]
 
 

@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 
 from pydantic import BaseModel
 
-from ..core.errors import FieldPath, Mistake, SpecError
+from ..core.errors import FieldPath, SpecError
 from ..core.registry import did_you_mean
 from ..plan.plan import ParallelPlan
 from ..system import catalog
@@ -26,7 +26,8 @@ from ..system.hardware import Cluster, Device
 from ..system.likeness import device_like
 from ..system.network import Network, Tier
 from ..system.network_kinds import FROM_CLUSTER, LIBRARIES, NETWORKS, NetworkKind
-from ..tables.document import Document, short
+from ..tables.document import short
+from .reading import Reading
 from .schema import (
     BANDWIDTH,
     BYTES,
@@ -34,49 +35,44 @@ from .schema import (
     TIER_NAMES,
     TIME,
     cluster_section,
-    device_section,
     fields_of,
     one_of,
     section,
-    tier_section,
-    validated,
+    section_of,
 )
-from .sections import attempt, choose_source, mapping_at
 
 AT_NETWORK: FieldPath = ("cluster", "network")
 QUANTITIES = (("bytes_per_s", "bandwidth", BANDWIDTH), ("_bytes", "", BYTES), ("_s", "", TIME))
 
 
-def network_kind(value: Any, document: Document, found: list[Mistake]) -> NetworkKind | None:
+def network_kind(value: Any, reading: Reading) -> NetworkKind | None:
     """The kind that the section names; a text alone is a kind."""
     if not isinstance(value, (str, dict)) or not value:
         state = "is empty" if value in (None, "", {}) else short(value)
         remedy = "it must be a kind of network (`prism-jax show networks`) or a mapping of fields"
-        found.append(document.mistake(AT_NETWORK, f"{state}; {remedy}"))
+        reading.refuse(AT_NETWORK, f"{state}; {remedy}")
         return None
     path, name = (AT_NETWORK, value) if isinstance(value, str) else ((*AT_NETWORK, "kind"), value.get("kind"))
     if not isinstance(name, str) or not name:
         state = "is missing" if name is None else f"{short(name)}, but it must be a text"
-        found.append(document.mistake(path, f"{state}; kinds are {', '.join(NETWORKS.names)}"))
+        reading.refuse(path, f"{state}; kinds are {', '.join(NETWORKS.names)}")
         return None
-    return attempt(lambda: NETWORKS.named(name), document, path, found)
+    return reading.attempt(lambda: NETWORKS.named(name), path)
 
 
-def read_network(
-    kind: NetworkKind, value: Any, cluster: Mapping[str, Any], document: Document, found: list[Mistake]
-) -> Network | None:
+def read_network(kind: NetworkKind, value: Any, cluster: Mapping[str, Any], reading: Reading) -> Network | None:
     """The network that the section describes.
 
     Args:
         cluster: tiers, generation, node_size and n_devices, for a kind that has them as fields.
     """
     written = {} if isinstance(value, str) else {name: item for name, item in value.items() if name != "kind"}
-    checked = validated(network_section(kind), written, document, AT_NETWORK, found)
+    checked = reading.validated(network_section(kind), written, AT_NETWORK)
     if checked is None:
         return None
     given = _plain(kind, fields_of(checked, written_names(kind)))
     given |= {name: cluster[name] for name in kind.from_cluster}
-    return attempt(lambda: _made(kind, given), document, AT_NETWORK, found)
+    return reading.attempt(lambda: _made(kind, given), AT_NETWORK)
 
 
 def written_names(kind: NetworkKind) -> dict[str, str]:
@@ -125,21 +121,21 @@ DEVICE_SOURCES = ("preset", "like")
 DEVICE_FILLED_IN = {"name": "inline", "source": "job file"}  # where a device is written out
 
 
-def read_cluster(document: Document, plan: ParallelPlan | None, found: list[Mistake]) -> Cluster | None:
+def read_cluster(reading: Reading, plan: ParallelPlan | None) -> Cluster | None:
     """Section `cluster`; without `n_devices` it has as many devices as the plan needs."""
     words = "the name of a preset (`prism-jax show clusters`) or a mapping of fields"
-    data = mapping_at(document, AT, found, words)
-    if data is None or choose_source(data, ("preset",), document, AT, found) is None:
+    data = reading.mapping_at(AT, words)
+    if data is None or reading.source_among(data, ("preset",), AT) is None:
         return None
-    n_before = len(found)
-    checked = validated(cluster_section(), data, document, AT, found)
+    n_before = len(reading.found)
+    checked = reading.validated(cluster_section(), data, AT)
     n_devices = getattr(checked, "n_devices", None) or (plan.n_devices if plan else 1)
-    kind = network_kind(data["network"], document, found) if "network" in data else None
-    base = _preset(data, n_devices, document, found)
-    device = _read_device(document, base, found) if "device" in data else None
-    base = base or _reference(data, device, kind, n_devices, document, found)
-    tiers = _read_tiers(data, base, kind, n_devices, document, found) if "tiers" in data else None
-    if checked is None or len(found) > n_before:
+    kind = network_kind(data["network"], reading) if "network" in data else None
+    base = _preset(data, n_devices, reading)
+    device = _read_device(reading, base) if "device" in data else None
+    base = base or _reference(data, device, kind, n_devices, reading)
+    tiers = _read_tiers(data, base, kind, n_devices, reading) if "tiers" in data else None
+    if checked is None or len(reading.found) > n_before:
         return None
     start: dict[str, Any] = {} if base is None else {item.name: getattr(base, item.name) for item in fields(base)}
     replaced = {"preset": None, "n_devices": n_devices, "device": device, "tiers": tiers, "network": None}
@@ -147,20 +143,20 @@ def read_cluster(document: Document, plan: ParallelPlan | None, found: list[Mist
     written: dict[str, Any] = {name: value for name, value in read.items() if value is not None}
     complete: dict[str, Any] = {"name": "inline", **start, **written}
     if kind is not None:
-        complete["network"] = read_network(kind, data["network"], _taken_over(complete), document, found)
+        complete["network"] = read_network(kind, data["network"], _taken_over(complete), reading)
         complete["tiers"] = ()
-    cluster = attempt(lambda: Cluster(**complete), document, AT, found) if len(found) == n_before else None
-    return cluster if cluster is None or _has_its_nodes(cluster, data, document, found) else None
+    cluster = reading.attempt(lambda: Cluster(**complete), AT) if len(reading.found) == n_before else None
+    return cluster if cluster is None or _has_its_nodes(cluster, data, reading) else None
 
 
-def _has_its_nodes(cluster: Cluster, data: dict[str, Any], document: Document, found: list[Mistake]) -> bool:
+def _has_its_nodes(cluster: Cluster, data: dict[str, Any], reading: Reading) -> bool:
     """Whether a node that is written out has no more devices than the cluster, or than a domain of its inner tiers."""
     inner = cluster.tiers[:-1] or cluster.tiers
     most = max(cluster.n_devices, *[tier.n_devices for tier in inner], 1)
     if "node_size" not in data or cluster.node_size <= most:
         return True
     text = f"{cluster.node_size} devices in a node, but the cluster has {cluster.n_devices}. Use at most {most}."
-    found.append(document.mistake((*AT, "node_size"), text))
+    reading.refuse((*AT, "node_size"), text)
     return False
 
 
@@ -170,10 +166,10 @@ def _taken_over(cluster: dict[str, Any]) -> dict[str, Any]:
     return {name: known[name] for name in FROM_CLUSTER}
 
 
-def _preset(data: dict[str, Any], n_devices: int, document: Document, found: list[Mistake]) -> Cluster | None:
+def _preset(data: dict[str, Any], n_devices: int, reading: Reading) -> Cluster | None:
     if "preset" not in data:
         return None
-    return attempt(lambda: catalog.cluster(data["preset"], n_devices), document, (*AT, "preset"), found)
+    return reading.attempt(lambda: catalog.cluster(data["preset"], n_devices), (*AT, "preset"))
 
 
 def _reference(
@@ -181,8 +177,7 @@ def _reference(
     device: Device | None,
     kind: NetworkKind | None,
     n_devices: int,
-    document: Document,
-    found: list[Mistake],
+    reading: Reading,
 ) -> Cluster | None:
     """The reference design of the device, if its network is not written out; without a device that is a mistake."""
     written_out = isinstance(data.get("tiers"), list) or not _has_tiers(kind)
@@ -190,44 +185,44 @@ def _reference(
         return None
     if device is not None:
         known = device.like or device.name
-        return attempt(lambda: catalog.default_cluster(known, n_devices), document, (*AT, "device"), found)
+        return reading.attempt(lambda: catalog.default_cluster(known, n_devices), (*AT, "device"))
     if "device" not in data:
         remedy = "needs a preset (`prism-jax show clusters`) or a device (`prism-jax show devices`)"
-        found.append(document.mistake(AT, remedy))
+        reading.refuse(AT, remedy)
     return None
 
 
-def _read_device(document: Document, base: Cluster | None, found: list[Mistake]) -> Device | None:
+def _read_device(reading: Reading, base: Cluster | None) -> Device | None:
     """A device by name, a changed preset, one like a preset, changes to the device of the preset cluster, or all fields."""
     path: FieldPath = (*AT, "device")
-    if isinstance(document.data["cluster"]["device"], list):
+    if isinstance(reading.data["cluster"]["device"], list):
         text = (
             "a list, but a job has one kind of device. Of mixed GPUs give the slowest, which the others wait for, or one kind "
             "and how slow the others are by `prism-jax predict --slowdowns`"
         )
-        found.append(document.mistake(path, text))
+        reading.refuse(path, text)
         return None
-    data = mapping_at(document, path, found, "the name of a device (`prism-jax show devices`) or a mapping of fields")
-    source = None if data is None else choose_source(data, DEVICE_SOURCES, document, path, found)
+    data = reading.mapping_at(path, "the name of a device (`prism-jax show devices`) or a mapping of fields")
+    source = None if data is None else reading.source_among(data, DEVICE_SOURCES, path)
     if data is None or source is None:
         return None
     changes = {key: item for key, item in data.items() if key not in DEVICE_SOURCES}
-    start = attempt(lambda: catalog.device(data[source]), document, path, found) if source else base and base.device
+    start = reading.attempt(lambda: catalog.device(data[source]), path) if source else base and base.device
     whole = start is None and not source
     if whole:
         changes = DEVICE_FILLED_IN | changes
-    checked = validated(device_section(not whole), changes, document, path, found)
+    checked = reading.validated(section_of(Device, not whole), changes, path)
     if checked is None or (start is None and source):
         return None
     given = fields_of(checked, DEVICE_NAMES)
     if start is None:
         return Device(**given)
     if source == "like":
-        return attempt(lambda: device_like(start, **given), document, path, found)
+        return reading.attempt(lambda: device_like(start, **given), path)
     limited = given.get("power_watts", start.power_watts) < start.power_watts and "peak_flops_per_s" not in given
     if limited:  # its clock follows
         given.setdefault("name", start.name)
-        return attempt(lambda: device_like(start, **given), document, path, found)
+        return reading.attempt(lambda: device_like(start, **given), path)
     return replace(start, **given)
 
 
@@ -240,54 +235,45 @@ def _read_tiers(
     base: Cluster | None,
     kind: NetworkKind | None,
     n_devices: int,
-    document: Document,
-    found: list[Mistake],
+    reading: Reading,
 ) -> tuple[Tier, ...] | None:
     """All tiers from a list, or the tiers of `base` changed by name."""
     value, path = data["tiers"], (*AT, "tiers")
     if kind is not None and not _has_tiers(kind):
-        found.append(
-            document.mistake(path, f"cannot be combined with network {kind.name}, which has no tiers. Keep one.")
-        )
+        reading.refuse(path, f"cannot be combined with network {kind.name}, which has no tiers. Keep one.")
         return None
     if isinstance(value, dict) and value:
-        return None if base is None else _changed_tiers(value, base, document, found)
+        return None if base is None else _changed_tiers(value, base, reading)
     if not isinstance(value, list) or not value:
         state = "is empty;" if value is None else f"{short(value)}, but"
         message = f"{state} it must be a list of tiers, innermost first, or changes by tier name"
-        found.append(document.mistake(path, message))
+        reading.refuse(path, message)
         return None
     spans = [item.get("n_devices") for item in value[:-1] if isinstance(item, dict)]
     widest = max([n_devices, *(span for span in spans if type(span) is int)])
-    tiers = [
-        _new_tier(item, index == len(value) - 1, widest, document, index, found) for index, item in enumerate(value)
-    ]
+    tiers = [_new_tier(item, index == len(value) - 1, widest, reading, index) for index, item in enumerate(value)]
     complete = tuple(tier for tier in tiers if tier is not None)
     return complete if len(complete) == len(value) else None
 
 
-def _new_tier(
-    item: Any, outermost: bool, n_devices: int, document: Document, index: int, found: list[Mistake]
-) -> Tier | None:
+def _new_tier(item: Any, outermost: bool, n_devices: int, reading: Reading, index: int) -> Tier | None:
     if outermost and isinstance(item, dict):
         item = {"n_devices": n_devices} | item
-    checked = validated(tier_section(False), item, document, (*AT, "tiers", index), found)
+    checked = reading.validated(section_of(Tier), item, (*AT, "tiers", index))
     return None if checked is None else Tier(**fields_of(checked, TIER_NAMES))
 
 
-def _changed_tiers(
-    changes: dict[str, Any], base: Cluster, document: Document, found: list[Mistake]
-) -> tuple[Tier, ...] | None:
+def _changed_tiers(changes: dict[str, Any], base: Cluster, reading: Reading) -> tuple[Tier, ...] | None:
     known = [tier.name for tier in base.tiers]
     made: dict[str, Tier] = {tier.name: tier for tier in base.tiers}
-    n_before = len(found)
+    n_before = len(reading.found)
     for name, change in changes.items():
         path = (*AT, "tiers", name)
         if name not in made:
             hint = did_you_mean(name, known, f"; {base.name} has {', '.join(known)}")
-            found.append(document.mistake(path, f"unknown tier{hint}"))
+            reading.refuse(path, f"unknown tier{hint}")
             continue
-        checked = validated(tier_section(True), change, document, path, found)
+        checked = reading.validated(section_of(Tier, True), change, path)
         if checked is not None:
             made[name] = replace(made[name], **fields_of(checked, TIER_NAMES))
-    return tuple(made.values()) if len(found) == n_before else None
+    return tuple(made.values()) if len(reading.found) == n_before else None

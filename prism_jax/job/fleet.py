@@ -15,6 +15,7 @@ from ..variability.config import default_for, preset
 from .cluster_section import read_cluster
 from .job import Job
 from .load_job import JobSource, loaded, read_job_file
+from .reading import Reading
 from .write_job import cluster_fields
 
 MOST_FLEETS = 26
@@ -122,12 +123,12 @@ def _as_wide_as_the_job(cluster: Cluster) -> Cluster:
 
 def _read_back(section: dict[str, Any]) -> Cluster | None:
     """The cluster of a section; None where it is wrong."""
-    found: list[Any] = []
+    reading = Reading(Document("fleet", {"cluster": section}))
     try:
-        cluster = read_cluster(Document("fleet", {"cluster": section}), None, found)
+        cluster = read_cluster(reading, None)
     except (ConfigError, SpecError):
         return None
-    return None if found else cluster
+    return None if reading.found else cluster
 
 
 def shared_batch(batch: int, n_devices: int) -> int:

@@ -138,9 +138,7 @@ class Job(ByContent):
         return assumed.under(self.efficiency.correction)
 
     def _assumed(self) -> BlockCostModel:
-        """Returns the cost model calibrated for the assumed software, before corrections for open fields and the level of a
-        log.
-        """
+        """Returns the cost model calibrated for the assumed software, without open fields and the level of a log."""
         return BlockCostModel(self.model, self.cluster, self.plan.computed, self._efficiency_under(self.plan.software))
 
     def _open_fields_of(self, assumed: BlockCostModel) -> tuple[OpenField, ...]:
@@ -228,9 +226,7 @@ class Job(ByContent):
 
 
 def _completed(plan: ParallelPlan, defaults: PlanDefaults, earlier: Filled) -> tuple[ParallelPlan, Filled]:
-    """The plan without open fields, and those that were filled in; `earlier` holds the values that another framework put
-    there.
-    """
+    """The plan without open fields, and those that were filled in; `earlier`: values that another framework put there."""
     before = dict(earlier)
     names = [one.name for one in fields(defaults)]
     is_open = [getattr(plan, name) in (None, before.get(name)) for name in names]
@@ -250,9 +246,7 @@ def _with_software(
 
 
 def _stated(plan: ParallelPlan, model: Workload, before: dict[str, Any]) -> Software:
-    """Returns the stated software, without values that another framework put there, and with those that follow from plan and
-    model.
-    """
+    """Returns the stated software: without values of another framework, with those that follow from plan and model."""
     given = plan.software
     put = {name: None for name in SOFTWARE_VALUES if before.get(_SOFTWARE + name) == getattr(given, name)}
     follows = {"attention": "fused_softmax"} if plan.attention == "unfused" else {}
@@ -271,9 +265,7 @@ def open_in_file(data: Mapping[str, Any], model: Workload, cluster: Cluster) -> 
 
 
 def open_in_row(data: Mapping[str, Any], model: Workload, cluster: Cluster, plan: ParallelPlan, framework: Any) -> Open:
-    """Returns the open fields of a row of a table of jobs: blanks of the plan are open too, values that the row states never
-    are.
-    """
+    """Returns the open fields of a row of a table of jobs: blanks of the plan are open too, stated values never."""
     return (*_of_site(data, model, cluster), *_of_plan(_section(data, "plan"), model, cluster, plan, framework))
 
 

@@ -30,11 +30,11 @@ from ..tables.yaml_toml import read_toml, read_value, read_yaml
 from ..workload.captured.files import captured_file
 from .cluster_section import read_cluster
 from .job import Job, open_in_file
+from .reading import Reading
 from .rules import problems
-from .schema import Text, job_section, one_of, validated
+from .schema import Text, job_section, one_of
 from .sections import (
     capture_document,
-    located,
     names_capture,
     read_captured,
     read_data,
@@ -319,31 +319,31 @@ def load_job(path: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()
 
 def job_of(document: Document) -> Job:
     """The job of a document; see `load_job`."""
-    found: list[Mistake] = []
     refuse_kernels(document)
-    captured = read_captured(document, found) if names_capture(document) else None
-    if names_capture(document) and captured is None:
-        raise ConfigError(found)
-    document = document if captured is None else with_captured_plan(document, captured)
+    reading, captured = Reading(document), None
+    if names_capture(document):
+        captured = read_captured(reading)
+        if captured is None:
+            raise ConfigError(reading.found)
+        document = with_captured_plan(document, captured)
     document, called = _with_framework(document)
-    validated(job_sections(), document.data, document, (), found)
+    reading = replace(reading, document=document)
+    reading.validated(job_sections(), document.data, ())
     written = document.data.keys()
-    plan = read_plan(document, found) if "plan" in written else None
-    software = read_software(document, found) if "software" in written else Software()
-    data = read_data(document, found) if "data" in written else Data()
+    plan = read_plan(reading) if "plan" in written else None
+    software = read_software(reading) if "software" in written else Software()
+    data = read_data(reading) if "data" in written else Data()
     stated = None if software is None or data is None else {"software": software, "data": data}
     plan = None if plan is None or stated is None else replace(plan, **stated)
-    model = captured or (read_model(document, found) if "model" in written else None)
-    cluster = read_cluster(document, plan, found) if "cluster" in written else None
-    published = read_published(document, found)
-    variability = read_variability(document, cluster, found)
+    model = captured or (read_model(reading) if "model" in written else None)
+    cluster = read_cluster(reading, plan) if "cluster" in written else None
+    published = read_published(reading)
+    variability = read_variability(reading, cluster)
     if plan is not None and model is not None and cluster is not None:
-        found += [
-            located(problem, document, () if problem.field.startswith("data.") else ("plan",))
-            for problem in problems(plan, model, cluster)
-        ]
-    if found or plan is None or model is None or cluster is None or variability is None:
-        raise ConfigError(sorted(found, key=lambda mistake: mistake.place))
+        for problem in problems(plan, model, cluster):
+            reading.add(problem, () if problem.field.startswith("data.") else ("plan",))
+    if reading.found or plan is None or model is None or cluster is None or variability is None:
+        raise ConfigError(sorted(reading.found, key=lambda mistake: mistake.place))
     name = document.data.get("name") or Path(document.name).stem
     framework = document.data.get("framework") or ""
     said = {"called": called, "published": published, "open_plan": open_in_file(document.data, model, cluster)}

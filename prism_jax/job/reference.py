@@ -7,7 +7,7 @@ Names come from the schema and defaults from the dataclasses that the schema is 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -29,23 +29,7 @@ from .cluster_section import DEVICE_FILLED_IN, DEVICE_SOURCES
 from .field_descriptions import ABOUT, FORMS
 from .job import Published
 from .load_job import job_sections
-from .schema import (
-    DEVICE_NAMES,
-    TIER_NAMES,
-    OneOf,
-    OrAuto,
-    Quantity,
-    Takes,
-    cluster_section,
-    data_section,
-    device_section,
-    model_section,
-    nested_types,
-    plan_section,
-    published_section,
-    software_section,
-    tier_section,
-)
+from .schema import DEVICE_NAMES, TIER_NAMES, OneOf, OrAuto, Quantity, Takes, cluster_section, nested_types, section_of
 from .sections import KIND, MODEL_FILLED_IN, MODEL_SOURCES, SOURCE as CAPTURE
 
 SECTION = "section"
@@ -53,9 +37,7 @@ PLAIN = {bool: "true or false", float: "number", int: "whole number", str: "text
 
 
 def quantity_of(field: FieldInfo) -> str | None:
-    """Returns the quantity that the field, or the values of its mapping, measure (a key of `units.UNITS`); None where it has no
-    unit.
-    """
+    """Quantity that the field, or the values of its mapping, measure (a key of `units.UNITS`); None: it has no unit."""
     marks = [mark for _, found in _layers(field.annotation, field.metadata) for mark in found]
     return next((mark.kind for mark in marks if isinstance(mark, Quantity)), None)
 
@@ -117,6 +99,7 @@ def _opened(kind: Any, marks: Iterable[Any]) -> tuple[Any, list[Any]]:
 NEEDED = MISSING  # the default of a field that has none
 CLASS = "<class>"  # any kernel class of a variability section
 Path = tuple[str, ...]
+EMPTY: Mapping[str, Any] = types.MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -159,18 +142,17 @@ def _field(path: Path, takes_of: type[BaseModel] | None, default: Any) -> JobFie
 
 
 def _of_dataclass(
-    path: Path, cls: type, section: type[BaseModel], names: Mapping[str, str], filled_in: Mapping[str, Any]
+    path: Path, cls: type, names: Mapping[str, str] = EMPTY, filled_in: Mapping[str, Any] = EMPTY
 ) -> Iterator[JobField]:
-    """Fields of a dataclass in the order of its schema, those of nested sections behind each."""
+    """Fields of a dataclass in the order of its section, those of nested sections behind each."""
     back = {written: name for name, written in names.items()}
     defaults = {item.name: _default(item) for item in fields(cls)} | dict(filled_in)
-    for written in section.model_fields:
+    for written in section_of(cls).model_fields:
         name = back.get(written, written)
-        found = _field((*path, written), section, defaults.get(name))
+        found = _field((*path, written), section_of(cls), defaults.get(name))
         yield found
         if found.takes == SECTION:
-            inner = nested_types(cls)[name]
-            yield from _of_dataclass((*path, written), inner, model_section(inner, False), {}, {})
+            yield from _of_dataclass((*path, written), nested_types(cls)[name])
 
 
 def _default(item: Any) -> Any:
@@ -178,32 +160,15 @@ def _default(item: Any) -> Any:
     return None if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
 
 
-def _plan() -> Iterator[JobField]:
-    yield from _of_dataclass(("plan",), ParallelPlan, plan_section(), {}, {})
-
-
-def _software() -> Iterator[JobField]:
-    yield from _of_dataclass(("software",), Software, software_section(), {}, {})
-
-
-def _data() -> Iterator[JobField]:
-    yield from _of_dataclass(("data",), Data, data_section(), {}, {})
-
-
-def _published() -> Iterator[JobField]:
-    yield from _of_dataclass(("published",), Published, published_section(), {}, {})
-
-
 def _model() -> Iterator[JobField]:
     for name in (*MODEL_SOURCES, CAPTURE, KIND):
         yield _field(("model", name), None, None)
-    section = model_section(TransformerSpec, False)
-    yield from _of_dataclass(("model",), TransformerSpec, section, {}, MODEL_FILLED_IN)
+    yield from _of_dataclass(("model",), TransformerSpec, filled_in=MODEL_FILLED_IN)
 
 
 def fields_of_kind(kind: WorkloadKind) -> tuple[JobField, ...]:
     """Fields of `model: {kind: ...}` for one kind of model; those that transformers have, too, mean the same."""
-    found = _of_dataclass(("model",), kind.spec, model_section(kind.spec, False), {}, MODEL_FILLED_IN)
+    found = _of_dataclass(("model",), kind.spec, filled_in=MODEL_FILLED_IN)
     return tuple(replace(one, about=kind.words.get(".".join(one.path[1:]), one.about)) for one in found)
 
 
@@ -215,9 +180,9 @@ def _cluster() -> Iterator[JobField]:
         if name == "device":
             for source in DEVICE_SOURCES:
                 yield _field(("cluster", "device", source), None, None)
-            yield from _of_dataclass(("cluster", name), Device, device_section(False), DEVICE_NAMES, DEVICE_FILLED_IN)
+            yield from _of_dataclass(("cluster", name), Device, DEVICE_NAMES, DEVICE_FILLED_IN)
         elif name == "tiers":
-            yield from _of_dataclass(("cluster", name), Tier, tier_section(False), TIER_NAMES, {})
+            yield from _of_dataclass(("cluster", name), Tier, TIER_NAMES)
 
 
 def _variability() -> Iterator[JobField]:
@@ -233,13 +198,13 @@ def _variability() -> Iterator[JobField]:
         yield _field(("variability", CLASS, part), None, None)
 
 
-_SECTIONS = {
+_SECTIONS: dict[str, Callable[[], Iterator[JobField]]] = {
     "model": _model,
     "cluster": _cluster,
-    "plan": _plan,
-    "software": _software,
-    "data": _data,
-    "published": _published,
+    "plan": lambda: _of_dataclass(("plan",), ParallelPlan),
+    "software": lambda: _of_dataclass(("software",), Software),
+    "data": lambda: _of_dataclass(("data",), Data),
+    "published": lambda: _of_dataclass(("published",), Published),
     "variability": _variability,
 }
 

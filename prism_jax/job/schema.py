@@ -13,18 +13,13 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from ..core import units
-from ..core.errors import FieldPath, Mistake, PrismError, UnitError
-from ..core.registry import ELSEWHERE, Registry, did_you_mean
-from ..framework.software import DATE, DATE_FORM, SOFTWARE_VALUES, Software
+from ..core.errors import PrismError, UnitError
+from ..core.registry import Registry, did_you_mean
+from ..framework.software import DATE, DATE_FORM, SOFTWARE_VALUES
 from ..plan.fields import STATE_DTYPE_VALUES, PlanField
-from ..plan.packing import Data
-from ..plan.plan import ParallelPlan
-from ..system.hardware import Device
-from ..system.network import Tier
-from ..tables.document import Document, short
 from ..workload.cnn.architectures import ARCHITECTURES
 from ..workload.dlrm.lookup_law import OPTIMIZERS
 from ..workload.dlrm.sizes import INTERACTIONS
@@ -39,7 +34,6 @@ from ..workload.transformer.sizes import (
     QUANTISED_BYTES,
     TARGETS,
 )
-from .job import Published
 from .read_tables import TAKES, counts_of
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
@@ -205,7 +199,7 @@ def _kind(hint: Any, default: object, partial: bool) -> Any:
     if get_origin(hint) is tuple:
         return tuple[_kind(get_args(hint)[0], 0, partial), ...]
     if isinstance(hint, type) and is_dataclass(hint):
-        return section(hint, partial, _SPECIAL.get(hint.__name__, {}), {})
+        return section_of(hint, partial)
     if hint is int:
         return CountOrZero if type(default) is int and default == 0 else Count
     return {bool: Flag, float: Number, str: Text}[hint]
@@ -243,6 +237,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "quantised": one_of(tuple(QUANTISED_BYTES)),
         "dropout": Annotated[float, Field(strict=True, ge=0.0, lt=1.0)],
     },
+    "Published": {"source": str},
     "Software": {name: one_of(known) | None for name, known in SOFTWARE_VALUES.items() if name != "compile"}
     | {"date": Annotated[str, BeforeValidator(dated)], "cross_entropy_chunks": CountOrZero},
     "StateDtypes": {name: one_of(known) | None for name, known in STATE_DTYPE_VALUES.items()},
@@ -268,34 +263,18 @@ DEVICE_NAMES = {
 }
 
 
-@cache
-def plan_section() -> type[BaseModel]:
-    """Makes the model of section `plan` from the fields of ParallelPlan."""
-    return section(ParallelPlan, False, {}, {}, ("software", "data"))
+_LEFT_OUT = {
+    "ParallelPlan": ("software", "data"),  # which have sections of their own
+    "Device": ("like",),  # says what the others change, as `preset` does
+}
+_NAMES = {"Tier": TIER_NAMES, "Device": DEVICE_NAMES}
 
 
 @cache
-def software_section() -> type[BaseModel]:
-    """Fields of Software, which stand in a section of their own."""
-    return section(Software, False, _SPECIAL["Software"], {})
-
-
-@cache
-def data_section() -> type[BaseModel]:
-    """Fields of Data, which stand in a section of their own."""
-    return section(Data, False, {}, {})
-
-
-@cache
-def published_section() -> type[BaseModel]:
-    """Fields of Published, which stand in a section of their own."""
-    return section(Published, False, {"source": str}, {})
-
-
-@cache
-def model_section(spec: type, partial: bool) -> type[BaseModel]:
-    """Fields of a kind of model; all optional if they change a preset."""
-    return section(spec, partial, _SPECIAL.get(spec.__name__, {}), {})
+def section_of(cls: type, partial: bool = False) -> type[BaseModel]:
+    """The section of a dataclass: a plan, a tier, a kind of model; all fields are optional if they change a preset."""
+    name = cls.__name__
+    return section(cls, partial, _SPECIAL.get(name, {}), _NAMES.get(name, {}), _LEFT_OUT.get(name, ()))
 
 
 @cache
@@ -307,18 +286,6 @@ def nested_types(spec: type) -> dict[str, type]:
             if isinstance(inner, type) and is_dataclass(inner):
                 found[name] = inner
     return found
-
-
-@cache
-def device_section(partial: bool) -> type[BaseModel]:
-    """Fields of Device but for `like`, which says what the others change, as `preset` does."""
-    return section(Device, partial, _SPECIAL["Device"], DEVICE_NAMES, leave_out=("like",))
-
-
-@cache
-def tier_section(partial: bool) -> type[BaseModel]:
-    """Makes the model of a tier from the fields of Tier."""
-    return section(Tier, partial, _SPECIAL["Tier"], TIER_NAMES)
 
 
 @cache
@@ -347,98 +314,3 @@ def fields_of(model: BaseModel, rename: Mapping[str, str]) -> dict[str, Any]:
     """Returns the written values under the names of the dataclass; nested sections stay models."""
     back = {written: name for name, written in rename.items()}
     return {back.get(name, name): getattr(model, name) for name in model.model_fields_set}
-
-
-_MUST_BE = {
-    "int_type": "an integer, in digits only",
-    "int_from_float": "an integer, in digits only",
-    "int_parsing": "an integer, in digits only",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "string_type": "text",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "dict_type": "a mapping of fields",
-    "model_type": "a mapping of fields",
-    "model_attributes_type": "a mapping of fields",
-    "string_too_short": "a text that is not empty",
-    "too_short": "a mapping that is not empty",
-}
-_BOUND = {
-    "greater_than_equal": ("at least", "ge"),
-    "greater_than": ("more than", "gt"),
-    "less_than_equal": ("at most", "le"),
-    "less_than": ("less than", "lt"),
-}
-
-
-def validated(
-    schema: type[BaseModel], data: Any, document: Document, path: FieldPath, found: list[Mistake]
-) -> BaseModel | None:
-    """`data` as `schema`, or None after adding every mistake to `found`."""
-    try:
-        return schema.model_validate(data)
-    except ValidationError as error:
-        found += [_line(item, schema, document, path) for item in error.errors(include_url=False)]
-        return None
-
-
-def _line(item: Mapping[str, Any], schema: type[BaseModel], document: Document, path: FieldPath) -> Mistake:
-    inside = tuple(part for part in item["loc"] if part != "[key]")
-    return document.mistake((*path, *inside), _message(item, _known(schema, inside[:-1]), (*path, *inside[:-1])))
-
-
-SECTIONS_OF_FIELDS = {"plan": plan_section, "cluster": cluster_section, "software": software_section}
-
-
-def _section_of(name: str) -> str:
-    """The field of a section that is meant by a name that stands outside of all: "plan.tp"; empty where there is none."""
-    for section, schema in SECTIONS_OF_FIELDS.items():
-        known = _known(schema(), ())
-        spelt = name.lower().lstrip("-").replace("-", "_")
-        meant = spelt if spelt in known else ELSEWHERE.get(spelt, "")
-        if meant and meant.split(".")[0] in known:
-            return f"{section}.{meant}"
-    return ""
-
-
-def _message(item: Mapping[str, Any], known: list[str], path: FieldPath) -> str:
-    kind, value, context = item["type"], item["input"], item.get("ctx", {})
-    if kind == "extra_forbidden":
-        name = item["loc"][-1]
-        at_the_top = not path and {"plan", "cluster"} <= {*known}
-        section = _section_of(str(name)) if at_the_top or (len(path) == 1 and path[0] in SECTIONS_OF_FIELDS) else ""
-        if section and (at_the_top or section.endswith(f".{name}")):
-            return f"unknown field, did you mean {section}?"
-        if "dropout" in str(name).lower():
-            return "unknown field: dropout is not modelled. Leave it out."
-        return f"unknown field{did_you_mean(name, known)}"
-    if kind == "missing":
-        return "is missing"
-    if kind in _BOUND:
-        words, key = _BOUND[kind]
-        return f"{short(value)}, but it must be {words} {context[key]:g}"
-    if kind == "value_error":
-        error = context["error"]
-        return f"{short(value)} {error}" if isinstance(error, NotOneOfError) else str(error)
-    if value is None:
-        return f"is empty; it must be {_MUST_BE.get(kind, 'given')}"
-    return f"{short(value)}, but it must be {_MUST_BE[kind]}" if kind in _MUST_BE else f"{short(value)}: {item['msg']}"
-
-
-def _known(schema: type[BaseModel], path: FieldPath) -> list[str]:
-    """Field names of the section at `path` inside `schema`."""
-    for part in path:
-        field = schema.model_fields.get(str(part))
-        inner = _model_in(field.annotation) if field is not None else None
-        if inner is None:
-            break
-        schema = inner
-    return list(schema.model_fields)
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((model for arg in get_args(annotation) if (model := _model_in(arg)) is not None), None)

@@ -16,11 +16,11 @@ import os
 from collections.abc import Callable
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel
 
-from ..core.errors import ConfigError, DataError, FieldPath, Mistake, PrismError, Problem, SpecError
+from ..core.errors import ConfigError, DataError, FieldPath, Mistake, SpecError
 from ..framework.software import Software
 from ..plan.packing import Data
 from ..plan.plan import ParallelPlan
@@ -38,24 +38,16 @@ from ..workload.hugging_face.config import read_hf_config
 from ..workload.transformer.spec import TransformerSpec
 from .job import Published
 from .read_tables import counts_of, lengths_of
-from .schema import (
-    data_section,
-    fields_of,
-    model_section,
-    nested_types,
-    plan_section,
-    published_section,
-    software_section,
-    validated,
-)
+from .reading import Reading, T
+from .schema import fields_of, nested_types, section_of
 
 AUTO = "auto"
 OTHER_AXES = ("tp", "cp", "pp")
 
 
-def with_dp(document: Document, found: list[Mistake]) -> Any:
+def with_dp(reading: Reading) -> Any:
     """Section `plan` with a number for dp; as it is where a degree or the cluster is wrong, which others report."""
-    plan, cluster = document.data["plan"], document.data.get("cluster")
+    plan, cluster = reading.data["plan"], reading.data.get("cluster")
     if not isinstance(plan, dict) or plan.get("dp", AUTO) != AUTO:
         return plan
     rest = {name: value for name, value in plan.items() if name != "dp"}
@@ -63,7 +55,7 @@ def with_dp(document: Document, found: list[Mistake]) -> Any:
     if n_devices is None:
         if "dp" in plan:
             text = "auto fills the cluster, so it needs cluster.n_devices (GPUs). Give it, or write dp as a number."
-            found.append(document.mistake(("plan", "dp"), text))
+            reading.refuse(("plan", "dp"), text)
         return rest
     degrees = [plan.get(axis, 1) for axis in OTHER_AXES]
     if not all(type(count) is int and count >= 1 for count in (n_devices, *degrees)):
@@ -75,14 +67,14 @@ def with_dp(document: Document, found: list[Mistake]) -> Any:
             f"no dp fills the cluster: tp*cp*pp = {'*'.join(map(str, degrees))} = {product} does not divide its {n_devices} "
             f"devices. Change a degree, or try cluster.n_devices={near}."
         )
-        found.append(document.mistake(("plan", "dp") if "dp" in plan else ("plan",), text))
+        reading.refuse(("plan", "dp") if "dp" in plan else ("plan",), text)
         return rest
     return rest | {"dp": n_devices // product}
 
 
-def with_micro_batch(document: Document, plan: Any) -> Any:
+def with_micro_batch(reading: Reading, plan: Any) -> Any:
     """Section `plan` with a micro-batch; as it is where it has one or something is wrong, which others report."""
-    kind = _kind(document.data.get("model"))
+    kind = _kind(reading.data.get("model"))
     if not isinstance(plan, dict) or "micro_batch" in plan or kind is None or not kind.is_whole_batch:
         return plan
     batch, dp = plan.get("global_batch"), plan.get("dp", 1)
@@ -99,169 +91,108 @@ def _kind(model: Any) -> WorkloadKind | None:
     return next((kind for kind in KINDS for preset in kind.presets if preset.name == name), None)
 
 
-T = TypeVar("T")
 HF_CONFIG = "hf_config"
 MODEL_SOURCES = ("preset", HF_CONFIG)
 KIND = "kind"  # field of a model that is written out
 MODEL_FILLED_IN = {"name": "inline"}  # where a model is written out
 
 
-def attempt(build: Callable[[], T], document: Document, path: FieldPath, found: list[Mistake]) -> T | None:
-    """Result of `build`, or None after adding its error to `found`, placed at the field that the error speaks of."""
-    try:
-        return build()
-    except ConfigError as error:
-        found += error.mistakes
-    except PrismError as error:
-        found.append(placed(error, document, path))
-    return None
-
-
-def placed(error: PrismError, document: Document, path: FieldPath) -> Mistake:
-    """An error in the section at `path` as a mistake, at its field if that was written."""
-    if error.path and (*path, *error.path) in document.marks:
-        return document.mistake((*path, *error.path), error.text)
-    return document.mistake(path, str(error))
-
-
-def located(problem: Problem, document: Document, path: FieldPath) -> Mistake:
-    """A problem of the section at `path` as a mistake, at its field if that was written or is missing."""
-    if problem.is_missing:
-        return document.mistake((*path, problem.field), problem.text)
-    return placed(PrismError.of(problem), document, path)
-
-
-def mapping_at(document: Document, path: FieldPath, found: list[Mistake], words: str) -> dict[str, Any] | None:
-    """The mapping at `path`; a text there is short for `{preset: text}`."""
-    value: Any = document.data
-    for part in path:
-        value = value[part]
-    if isinstance(value, str) and value:
-        return {"preset": value}
-    if isinstance(value, dict):
-        return value
-    state = "is empty" if value in (None, "") else f"{short(value)}"
-    found.append(document.mistake(path, f"{state}; it must be {words}"))
-    return None
-
-
-def choose_source(
-    data: dict[str, Any], sources: tuple[str, ...], document: Document, path: FieldPath, found: list[Mistake]
-) -> str | None:
-    """Returns the one of the mutually exclusive `sources` that is given ("" for none); None after a mistake (two, or not a
-    text).
-    """
-    given = [source for source in sources if source in data]
-    if len(given) > 1:
-        found.append(document.mistake((*path, given[1]), f"cannot be combined with {given[0]}. Keep one."))
-        return None
-    if given and not (isinstance(data[given[0]], str) and data[given[0]]):
-        found.append(document.mistake((*path, given[0]), f"{short(data[given[0]])}, but it must be a text"))
-        return None
-    return given[0] if given else ""
-
-
-def read_plan(document: Document, found: list[Mistake]) -> ParallelPlan | None:
+def read_plan(reading: Reading) -> ParallelPlan | None:
     """Reads section `plan`."""
-    n_before = len(found)
-    data = with_micro_batch(document, with_dp(document, found))
-    checked = validated(plan_section(), data, document, ("plan",), found)
-    if checked is None or len(found) > n_before:
+    n_before = len(reading.found)
+    data = with_micro_batch(reading, with_dp(reading))
+    checked = reading.validated(section_of(ParallelPlan), data, ("plan",))
+    if checked is None or len(reading.found) > n_before:
         return None
-    return attempt(lambda: ParallelPlan(**_plain(ParallelPlan, checked)), document, ("plan",), found)
+    return reading.attempt(lambda: ParallelPlan(**_plain(ParallelPlan, checked)), ("plan",))
 
 
-def _mapping_of(section: str, document: Document, found: list[Mistake]) -> dict[str, Any] | None:
+def _mapping_of(section: str, reading: Reading) -> dict[str, Any] | None:
     """The mapping of a section that is there, empty where nothing stands in it; None after a mistake."""
-    data: Any = document.data[section]
+    data: Any = reading.data[section]
     if data is None or isinstance(data, dict):
         return data or {}
-    found.append(document.mistake((section,), f"{short(data)}; it must be a mapping of fields"))
+    reading.refuse((section,), f"{short(data)}; it must be a mapping of fields")
     return None
 
 
-def read_software(document: Document, found: list[Mistake]) -> Software | None:
+def read_software(reading: Reading) -> Software | None:
     """Section `software`; an empty one states nothing."""
-    data = _mapping_of("software", document, found)
-    if data is None:
-        return None
-    checked = validated(software_section(), data, document, ("software",), found)
-    return None if checked is None else Software(**fields_of(checked, {}))
+    return _read("software", Software, reading, _mapping_of("software", reading))
 
 
-def read_data(document: Document, found: list[Mistake]) -> Data | None:
+def read_data(reading: Reading) -> Data | None:
     """Section `data`; an empty one says nothing."""
-    data = _mapping_of("data", document, found)
-    if data is None:
-        return None
-    if "lengths" in data:
-        written, folder, n_before = data["lengths"], Path(document.name).parent, len(found)
-        read = attempt(lambda: lengths_of(written, folder), document, ("data", "lengths"), found)
-        if len(found) > n_before:
+    data = _mapping_of("data", reading)
+    if data is not None and "lengths" in data:
+        folder, n_before = Path(reading.document.name).parent, len(reading.found)
+        lengths = reading.attempt(lambda: lengths_of(data["lengths"], folder), ("data", "lengths"))
+        if len(reading.found) > n_before:
             return None
-        data = {**data, "lengths": read}
-    checked = validated(data_section(), data, document, ("data",), found)
-    return None if checked is None else Data(**fields_of(checked, {}))
+        return _read("data", Data, reading, {**data, "lengths": lengths})
+    return _read("data", Data, reading, data)
 
 
-def read_published(document: Document, found: list[Mistake]) -> Published | None:
+def read_published(reading: Reading) -> Published | None:
     """Section `published`; None where it is not there or empty."""
-    data = None if document.data.get("published") is None else _mapping_of("published", document, found)
-    if data is None:
+    if reading.data.get("published") is None:
         return None
-    checked = validated(published_section(), data, document, ("published",), found)
-    return None if checked is None else Published(**fields_of(checked, {}))
+    return _read("published", Published, reading, _mapping_of("published", reading))
 
 
-def read_model(document: Document, found: list[Mistake]) -> Workload | None:
+def _read(name: str, cls: type[T], reading: Reading, data: dict[str, Any] | None) -> T | None:
+    """A section that has the fields of a dataclass; None after a mistake."""
+    checked = None if data is None else reading.validated(section_of(cls), data, (name,))
+    return None if checked is None else cls(**fields_of(checked, {}))
+
+
+def read_model(reading: Reading) -> Workload | None:
     """Section `model`: a preset, a Hugging Face config.json (both with changes), or all fields of a kind of model."""
     path: FieldPath = ("model",)
-    data = mapping_at(document, path, found, "the name of a preset (`prism-jax show models`) or a mapping of fields")
-    source = None if data is None else choose_source(data, MODEL_SOURCES, document, path, found)
+    data = reading.mapping_at(path, "the name of a preset (`prism-jax show models`) or a mapping of fields")
+    source = None if data is None else reading.source_among(data, MODEL_SOURCES, path)
     if data is None or source is None:
         return None
-    changes = _with_counts({key: value for key, value in data.items() if key != source}, document, found)
+    changes = _with_counts({key: value for key, value in data.items() if key != source}, reading)
     if changes is None:
         return None
     if not source:
-        return _written_out(changes, document, path, found)
-    reader = model_preset if source == "preset" else _hf_reader(document)
-    base: Any = attempt(lambda: reader(data[source]), document, (*path, source), found)
-    checked = validated(
-        model_section(TransformerSpec if base is None else type(base), True), changes, document, path, found
-    )
+        return _written_out(changes, reading, path)
+    reader = model_preset if source == "preset" else _hf_reader(reading)
+    base: Any = reading.attempt(lambda: reader(data[source]), (*path, source))
+    checked = reading.validated(section_of(TransformerSpec if base is None else type(base), True), changes, path)
     if base is None or checked is None:
         return None
-    return attempt(lambda: _changed(base, checked, document, path), document, path, found)
+    return reading.attempt(lambda: _changed(base, checked, reading, path), path)
 
 
-def _with_counts(changes: dict[str, Any], document: Document, found: list[Mistake]) -> dict[str, Any] | None:
+def _with_counts(changes: dict[str, Any], reading: Reading) -> dict[str, Any] | None:
     """The fields of a model with recorded counts of experts in the place of the name of their file; None if it is wrong."""
     moe = changes.get("moe")
     routing = moe.get("routing") if isinstance(moe, dict) else None
     if not isinstance(moe, dict) or not isinstance(routing, dict) or "counts" not in routing:
         return changes
-    at, folder = ("model", "moe", "routing", "counts"), Path(document.name).parent
-    counts = attempt(lambda: counts_of(routing["counts"], folder), document, at, found)
+    at, folder = ("model", "moe", "routing", "counts"), Path(reading.document.name).parent
+    counts = reading.attempt(lambda: counts_of(routing["counts"], folder), at)
     return None if counts is None else {**changes, "moe": {**moe, "routing": {**routing, "counts": counts}}}
 
 
-def _written_out(data: dict[str, Any], document: Document, path: FieldPath, found: list[Mistake]) -> Workload | None:
+def _written_out(data: dict[str, Any], reading: Reading, path: FieldPath) -> Workload | None:
     """A model by its fields; `kind` names its kind, a transformer by default."""
     name = data.pop(KIND, TRANSFORMER.name)
     if not isinstance(name, str):
-        found.append(document.mistake((*path, KIND), f"{short(name)}, but it must be a text"))
+        reading.refuse((*path, KIND), f"{short(name)}, but it must be a text")
         return None
-    kind = attempt(lambda: KINDS.named(name), document, (*path, KIND), found)
+    kind = reading.attempt(lambda: KINDS.named(name), (*path, KIND))
     if kind is None:
         return None
-    checked = validated(model_section(kind.spec, False), MODEL_FILLED_IN | data, document, path, found)
-    return None if checked is None else attempt(lambda: kind.spec(**_plain(kind.spec, checked)), document, path, found)
+    checked = reading.validated(section_of(kind.spec), MODEL_FILLED_IN | data, path)
+    return None if checked is None else reading.attempt(lambda: kind.spec(**_plain(kind.spec, checked)), path)
 
 
-def _hf_reader(document: Document) -> Callable[[str], Workload]:
+def _hf_reader(reading: Reading) -> Callable[[str], Workload]:
     """Reads a path given relative to the folder of the job file."""
-    folder = Path(document.name).parent
+    folder = Path(reading.document.name).parent
     return lambda text: read_hf_config(folder / text)
 
 
@@ -281,7 +212,7 @@ def _nested(cls: type, name: str, value: Any) -> Any:
     return inner(**_plain(inner, value))
 
 
-def _changed(base: Any, changes: BaseModel, document: Document, path: FieldPath) -> Workload:
+def _changed(base: Any, changes: BaseModel, reading: Reading, path: FieldPath) -> Workload:
     """`base` with the fields that were written; a nested section changes the one of `base`, or must be whole."""
     given = fields_of(changes, {})
     for name, value in given.items():
@@ -296,7 +227,7 @@ def _changed(base: Any, changes: BaseModel, document: Document, path: FieldPath)
         missing = _missing(nested_types(type(base))[name], value)
         if missing:
             message = f"preset {base.name} has no {name}, so all of its fields are needed; missing {listed(missing)}"
-            raise ConfigError([document.mistake((*path, name), message)])
+            raise ConfigError([reading.document.mistake((*path, name), message)])
         given[name] = _nested(type(base), name, value)
     return replace(base, **given)
 
@@ -315,19 +246,19 @@ def listed(names: list[str]) -> str:
     return f"{', '.join(first)}{',' if len(first) > 1 else ''} and {last}"
 
 
-def read_variability(document: Document, cluster: Cluster | None, found: list[Mistake]) -> Variability | None:
+def read_variability(reading: Reading, cluster: Cluster | None) -> Variability | None:
     """The tree of the job; without a section the preset for the cluster's device."""
-    if "variability" not in document.data:
+    if "variability" not in reading.data:
         return preset(default_for(cluster.device)) if cluster is not None else None
-    section = document.data["variability"]
+    section = reading.data["variability"]
     if not isinstance(section, (str, dict)) or not section:
         remedy = "Name a preset (`prism-jax show variability`), or leave the section out for the default of the device."
-        found.append(document.mistake(("variability",), f"{'is empty' if not section else short(section)}. {remedy}"))
+        reading.refuse(("variability",), f"{'is empty' if not section else short(section)}. {remedy}")
         return None
     try:
         return variability_from_dict(section, ("variability",))
     except SpecError as error:
-        found.append(document.mistake(error.path or ("variability",), error.text))
+        reading.refuse(error.path or ("variability",), error.text)
         return None
 
 
@@ -361,35 +292,35 @@ def refuse_kernels(document: Document) -> None:
         raise ConfigError([document.mistake(("model", KERNELS), text)])
 
 
-def read_captured(document: Document, found: list[Mistake]) -> CapturedModel | None:
+def read_captured(reading: Reading) -> CapturedModel | None:
     """The captured program of a document whose `names_capture` is true."""
-    model = document.data["model"]
+    model = reading.data["model"]
     for other in model.keys() - {SOURCE, KERNELS}:
-        found.append(document.mistake(("model", other), f"cannot be combined with {SOURCE}. A capture is as it is."))
-    path = _file(document, model, SOURCE, found)
+        reading.refuse(("model", other), f"cannot be combined with {SOURCE}. A capture is as it is.")
+    path = _file(reading, model, SOURCE)
     if path is None:
         return None
-    if path.resolve() == Path(document.name).resolve():
-        path = Path(document.name)  # as the user wrote it
+    if path.resolve() == Path(reading.document.name).resolve():
+        path = Path(reading.document.name)  # as the user wrote it
     try:
         program = read_captured_program(path)
-        if (kernels := _file(document, model, KERNELS, found)) is not None:
+        if (kernels := _file(reading, model, KERNELS)) is not None:
             program = with_times(program, kernel_times(kernels)).program
     except DataError as error:  # names file and line itself
-        found.append(Mistake(str(error)))
+        reading.found.append(Mistake(str(error)))
         return None
-    return attempt(lambda: CapturedModel(program), document, ("model", SOURCE), found)
+    return reading.attempt(lambda: CapturedModel(program), ("model", SOURCE))
 
 
-def _file(document: Document, model: dict[str, Any], field: str, found: list[Mistake]) -> Path | None:
+def _file(reading: Reading, model: dict[str, Any], field: str) -> Path | None:
     """The file that a field of the model names; None where there is none, or no name."""
     file = model.get(field)
     if isinstance(file, str) and file:
-        path = Path(document.name).parent / file
+        path = Path(reading.document.name).parent / file
         short_path = os.path.normpath(path)  # "sub/../file", which an option leads to
         return Path(short_path) if os.path.realpath(short_path) == os.path.realpath(path) else path
     if file is not None or field == SOURCE:
-        found.append(document.mistake(("model", field), f"{short(file)}, but it must be the name of a file"))
+        reading.refuse(("model", field), f"{short(file)}, but it must be the name of a file")
     return None
 
 

@@ -30,11 +30,11 @@ from ..tables.yaml_toml import flow
 from ..variability.config import variability_to_dict
 from ..variability.tree import Variability
 from ..workload.base.workload import Workload
-from ..workload.catalog import KINDS, TRANSFORMER
+from ..workload.catalog import TRANSFORMER, kind_of
 from .job import Job
 from .load_job import JobSource, job_of, read_job_file
 from .reference import JobField, job_fields, quantity_of
-from .schema import DEVICE_NAMES, TIER_NAMES, device_section, tier_section
+from .schema import DEVICE_NAMES, TIER_NAMES, section_of
 from .sections import HF_CONFIG, KERNELS, MODEL_SOURCES, SOURCE
 
 WIDTH = 130
@@ -68,7 +68,7 @@ def model_fields(model: Workload) -> dict[str, Any]:
     Raises:
         SpecError: the class of the model belongs to no kind that is registered.
     """
-    kind = next((kind for kind in KINDS if kind.spec is type(model)), None)
+    kind = kind_of(model)
     if kind is None:
         raise SpecError(f"{type(model).__name__} belongs to no kind of model, so a job file cannot name it")
     return ({} if kind is TRANSFORMER else {"kind": kind.name}) | changed_fields(model)
@@ -78,7 +78,7 @@ def device_fields(device: Device) -> dict[str, Any]:
     """Section `cluster.device`, without a preset."""
     own = changed_fields(device)
     alike = {"like": own.pop("like"), "likeness_sd": device.likeness_sd} if device.like else {}
-    return alike | _with_units(own, device_section(False), DEVICE_NAMES)
+    return alike | _with_units(own, section_of(Device), DEVICE_NAMES)
 
 
 def cluster_fields(cluster: Cluster) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def stated_text(job: JobSource, overrides: Sequence[str] = ()) -> str | None:
 
 
 def _tier_fields(tier: Tier) -> dict[str, Any]:
-    return _with_units(changed_fields(tier), tier_section(False), TIER_NAMES)
+    return _with_units(changed_fields(tier), section_of(Tier), TIER_NAMES)
 
 
 def changed_fields(value: Any) -> dict[str, Any]:

@@ -65,6 +65,55 @@ class PlanField:
     takes: str = ""
 
 
+class PlanFields(Protocol):
+    """Fields and properties of a `ParallelPlan` that laws in this folder read."""
+
+    @property
+    def seq_len(self) -> int: ...
+    @property
+    def micro_batch(self) -> int: ...
+    @property
+    def n_micro_batch(self) -> int: ...
+    @property
+    def dp(self) -> int: ...
+    @property
+    def n_chunk(self) -> int: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def element_bytes(self) -> float: ...
+    @property
+    def bf16_layers(self) -> int | None: ...
+    @property
+    def fp8_recipe(self) -> str | None: ...
+    @property
+    def state_dtypes(self) -> StateDtypes: ...
+    @property
+    def optimizer(self) -> str: ...
+    @property
+    def sharding(self) -> str: ...
+    @property
+    def zero_stage(self) -> int: ...
+    @property
+    def shard_group(self) -> int: ...
+    @property
+    def data_group(self) -> tuple[int, int]: ...
+    @property
+    def offload_optimizer(self) -> float: ...
+    @property
+    def offload_parameters(self) -> bool: ...
+    @property
+    def offload_gradients(self) -> bool | None: ...
+    @property
+    def recompute(self) -> str: ...
+    @property
+    def recompute_method(self) -> str: ...
+    @property
+    def recompute_num_layers(self) -> int: ...
+    @property
+    def recompute_modules(self) -> tuple[str, ...]: ...
+
+
 class Precision(NamedTuple):
     """A format of the inputs of matrix products.
 
@@ -114,24 +163,13 @@ DTYPES = ("bf16", "fp16", *QUANTISED, "fp32")
 _NVFP4_IN_BF16, _OF_BLOCKS = 10, 62
 
 
-class HasPrecision(Protocol):
-    """Fields of a plan; see `ParallelPlan`."""
-
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def bf16_layers(self) -> int | None: ...
-    @property
-    def fp8_recipe(self) -> str | None: ...
-
-
-def precision_of(plan: HasPrecision) -> Precision | None:
+def precision_of(plan: PlanFields) -> Precision | None:
     """Returns how the inputs of matrix products are quantised; None: not at all. An open recipe is `delayed`."""
     own = QUANTISED.get(plan.dtype)
     return FP8_RECIPES.get(plan.fp8_recipe or "delayed", own) if plan.dtype == "fp8" else own
 
 
-def share_in_bf16(plan: HasPrecision, n_layers: int) -> float:
+def share_in_bf16(plan: PlanFields, n_layers: int) -> float:
     """Share of a model's layers whose products stay in 16 bits under a quantised dtype.
 
     Notes:
@@ -234,36 +272,17 @@ def saved_bytes(dtype: str | None, usual: float) -> float:
     return usual if dtype is None else SAVED_BYTES[dtype]
 
 
-class OnHost(Protocol):
-    """Fields of a plan that state the data kept on the host; see `ParallelPlan`."""
-
-    @property
-    def sharding(self) -> str: ...
-    @property
-    def zero_stage(self) -> int: ...
-    @property
-    def shard_group(self) -> int: ...
-    @property
-    def data_group(self) -> tuple[int, int]: ...
-    @property
-    def offload_optimizer(self) -> float: ...
-    @property
-    def offload_parameters(self) -> bool: ...
-    @property
-    def offload_gradients(self) -> bool | None: ...
-
-
-def updates_shards(plan: OnHost) -> bool:
+def updates_shards(plan: PlanFields) -> bool:
     """Whether FSDP shards the parameters themselves, which the optimizer then updates: they are cast when they are gathered."""
     return plan.sharding in ("fsdp", "hsdp")
 
 
-def optimizer_on_host(plan: OnHost) -> float:
+def optimizer_on_host(plan: PlanFields) -> float:
     """Share of the optimizer that runs on the host: as stated; all of it where FSDP keeps its parameters there."""
     return 1.0 if plan.offload_parameters and updates_shards(plan) else plan.offload_optimizer
 
 
-def gradients_on_host(plan: OnHost) -> bool:
+def gradients_on_host(plan: PlanFields) -> bool:
     """Whether gradients leave the device as soon as a layer has them, for an optimizer on the host.
 
     Notes:
@@ -301,34 +320,19 @@ _OF_KIND = {
 }
 
 
-class Recomputing(Protocol):
-    """Fields of a plan that state what is recomputed; they are as in `ParallelPlan`."""
-
-    @property
-    def recompute(self) -> str: ...
-    @property
-    def recompute_method(self) -> str: ...
-    @property
-    def recompute_num_layers(self) -> int: ...
-    @property
-    def recompute_modules(self) -> tuple[str, ...]: ...
-    @property
-    def n_chunk(self) -> int: ...
-
-
-def recomputed_modules(plan: Recomputing) -> tuple[str, ...]:
+def recomputed_modules(plan: PlanFields) -> tuple[str, ...]:
     """Modules that run again by themselves; none unless recomputation is selective."""
     return plan.recompute_modules if plan.recompute == "selective" else ()
 
 
-def layers_per_checkpoint(plan: Recomputing) -> int:
+def layers_per_checkpoint(plan: PlanFields) -> int:
     """Layers that are brought back at once under full recomputation."""
     if plan.recompute != "full" or plan.recompute_method == BLOCK:
         return 1
     return max(plan.recompute_num_layers, 1)
 
 
-def share_of_layers(plan: Recomputing, n_layers: int) -> float:
+def share_of_layers(plan: PlanFields, n_layers: int) -> float:
     """Share of a model's layers that recompute.
 
     Notes:
@@ -341,7 +345,7 @@ def share_of_layers(plan: Recomputing, n_layers: int) -> float:
     return 1.0
 
 
-def recompute_problems(plan: Recomputing) -> Iterator[Problem]:
+def recompute_problems(plan: PlanFields) -> Iterator[Problem]:
     """Options that contradict the kind of recomputation."""
     if plan.recompute_method not in METHODS:
         yield Problem("recompute_method", f"{plan.recompute_method!r} is unknown; known are {', '.join(METHODS)}")
@@ -358,7 +362,7 @@ def recompute_problems(plan: Recomputing) -> Iterator[Problem]:
         yield Problem("recompute_num_layers", "is missing: how many layers", is_missing=True)
 
 
-def _needs_layers(plan: Recomputing) -> bool:
+def _needs_layers(plan: PlanFields) -> bool:
     is_block = plan.recompute == "full" and plan.recompute_method == BLOCK
     return is_block or plan.recompute == "selective_layer"
 

@@ -25,25 +25,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from ..core.errors import PlanError, Problem
 from ..core.registry import did_you_mean
-from .fields import ELEMENT_BYTES, MAIN_PARAM_BYTES, StateDtypes
-
-
-class HasStates(Protocol):
-    """Fields of a plan that state the data of its optimizer; see `ParallelPlan`."""
-
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def element_bytes(self) -> float: ...
-    @property
-    def state_dtypes(self) -> StateDtypes: ...
-    @property
-    def optimizer(self) -> str: ...
-
+from .fields import ELEMENT_BYTES, MAIN_PARAM_BYTES, PlanFields
 
 FIRST, SECOND = "exp_avg", "exp_avg_sq"
 # Bits of a quantised moment -> elements that share a scale; `blocksize` of bitsandbytes, `block_size` of torchao.
@@ -149,30 +134,28 @@ def _by_letters() -> dict[str, str]:
 _BY_LETTERS = _by_letters()
 
 
-def parameter_dtype(plan: HasStates) -> str:
+def parameter_dtype(plan: PlanFields) -> str:
     """Format of the parameters that a pass computes with, before they are quantised for products."""
     return plan.dtype if plan.dtype in ("fp32", "fp16") else "bf16"
 
 
-def has_master(plan: HasStates) -> bool:
+def has_master(plan: PlanFields) -> bool:
     """Whether the updated parameter has a format of its own; parameters in fp32 are updated themselves."""
     return plan.dtype != "fp32" and plan.state_dtypes.main_params not in ("none", parameter_dtype(plan))
 
 
-def updated_bytes(plan: HasStates) -> float:
+def updated_bytes(plan: PlanFields) -> float:
     """Returns the bytes of the parameter that is updated: the master copy, or the parameter itself."""
     return MAIN_PARAM_BYTES[plan.state_dtypes.main_params] if has_master(plan) else plan.element_bytes
 
 
-def main_gradient_bytes(plan: HasStates) -> float:
-    """Returns the bytes of a gradient as the optimizer reads it: as stated; else fp32, or without a master copy as the
-    parameters.
-    """
+def main_gradient_bytes(plan: PlanFields) -> float:
+    """Returns the bytes of a gradient as the optimizer reads it: as stated; else fp32, or without a master as parameters."""
     own = plan.state_dtypes.main_grads
     return ELEMENT_BYTES[own or ("fp32" if has_master(plan) else parameter_dtype(plan))]
 
 
-def moments_bytes(plan: HasStates, optimizer: Optimizer | None = None) -> float:
+def moments_bytes(plan: PlanFields, optimizer: Optimizer | None = None) -> float:
     """Returns the bytes of all moments of a parameter.
 
     Args:
@@ -185,12 +168,12 @@ def moments_bytes(plan: HasStates, optimizer: Optimizer | None = None) -> float:
     return float(sum(ELEMENT_BYTES[getattr(plan.state_dtypes, name) or usual] for name in optimizer.moments))
 
 
-def rest_moments_bytes(plan: HasStates) -> float:
+def rest_moments_bytes(plan: PlanFields) -> float:
     """Returns the bytes of all moments of a parameter of embedding or head, which no optimizer orthogonalises."""
     own = OPTIMIZERS[plan.optimizer]
     return moments_bytes(plan, OPTIMIZERS["adamw"] if own.is_orthogonal else own)
 
 
-def eager_bytes(plan: HasStates) -> float:
+def eager_bytes(plan: PlanFields) -> float:
     """Traffic per parameter of an update in separate passes, beyond one fused pass."""
     return OPTIMIZERS[plan.optimizer].eager_bytes * updated_bytes(plan) / ELEMENT_BYTES["fp32"]

@@ -32,13 +32,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol
 
 from ..core.arrays import Floats, Positions
 from ..core.bounds import MOST_SAMPLES, MOST_TOKENS
 from ..core.errors import PlanError
 from ..core.lazy import np, special
-from .fields import PlanField
+from .fields import PlanField, PlanFields
 
 MOST_LENGTHS = 20_000  # documents of a list, or unlike lengths of counts
 N_BIN = 256  # unlike lengths that stand for those of a file
@@ -192,22 +192,11 @@ MOST_DOCUMENTS = 1 << 21  # of a simulated row, and of the steps that are balanc
 LEAST_STEPS, MOST_STEPS = 16, 2048
 
 
-class HasData(Protocol):
-    """Fields of a plan; see `ParallelPlan`."""
+class HasData(PlanFields, Protocol):
+    """A plan, by which micro-batches are made of documents."""
 
-    @property
-    def seq_len(self) -> int: ...
-    @property
-    def micro_batch(self) -> int: ...
-    @property
-    def n_micro_batch(self) -> int: ...
-    @property
-    def dp(self) -> int: ...
     @property
     def data(self) -> Data: ...
-
-
-P = TypeVar("P", bound=HasData)
 
 
 @dataclass(frozen=True, eq=False)

@@ -202,17 +202,7 @@ class ParallelPlan:
     ] = field(default_factory=TableSharding)
 
     def __post_init__(self) -> None:
-        for name in (
-            "micro_batch",
-            "global_batch",
-            "tp",
-            "pp",
-            "dp",
-            "cp",
-            "ep",
-            "virtual_stages",
-            "grad_bucket",
-        ):
+        for name in ("micro_batch", "global_batch", "tp", "pp", "dp", "cp", "ep", "virtual_stages", "grad_bucket"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise PlanError.of(Problem(name, f"{value}, but it must be at least 1"))

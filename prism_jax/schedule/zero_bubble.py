@@ -197,9 +197,7 @@ class DualPipe(ArraySchedule):
 
 
 def _dual_pipe_s(work: PipelineWork) -> Floats:
-    """Returns the step seconds [plan] of a schedule in which a forward of chunk q overlaps a backward of its mirror image on the
-    stage.
-    """
+    """Step seconds [plan] of a schedule in which a forward of chunk q overlaps a backward of its mirror image on the stage."""
     pp, pair, alone = work.pp, _pair_s(work), work.whole_s.sum(axis=1)
     pair, alone = (0.5 * (part + part[:, ::-1]) for part in (pair, alone))
     stage = np.arange(pp)

@@ -16,10 +16,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, create_model
 
-from ..core.errors import ConfigError, Mistake
+from ..core.errors import ConfigError
 from ..core.kernels import RECOMPUTE
 from ..core.registry import Registry
-from ..job.schema import STRICT, Count, Flag, one_of, validated
+from ..job.reading import Reading
+from ..job.schema import STRICT, Count, Flag, one_of
 from ..plan.plan import SHARDING
 from ..schedule.registry import SCHEDULES
 from ..tables.yaml_toml import read_mapping
@@ -40,10 +41,10 @@ def read_space(path: str | Path, default: PlanSpace) -> PlanSpace:
     if not os.path.exists(path):
         raise ConfigError.in_file(path, "no such file.")
     document = read_mapping(str(path), FORM, f"{FORM[0].upper()}{FORM[1:]}.")
-    found: list[Mistake] = []
-    checked = validated(_model(), document.data, document, (), found)
-    if found or checked is None:
-        raise ConfigError(found)
+    reading = Reading(document)
+    checked = reading.validated(_model(), document.data, ())
+    if checked is None:
+        raise ConfigError(reading.found)
     given = {name: tuple(values) for name, values in checked.model_dump(exclude_none=True).items()}
     for name in SWITCHES:
         if name in given:

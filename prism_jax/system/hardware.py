@@ -74,9 +74,7 @@ class Device(ByContent):
         return self.peak_flops_per_s[rate]
 
     def product_dtype(self, dtype: str) -> str:
-        """Returns the format in which matrix products of a plan in `dtype` run: TF32 for fp32 where there is one, else `dtype`
-        itself.
-        """
+        """Returns the format in which matrix products of a plan in `dtype` run: TF32 for fp32 where there is one."""
         return "tf32" if dtype == "fp32" and "tf32" in self.peak_flops_per_s else dtype
 
 

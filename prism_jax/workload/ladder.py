@@ -102,9 +102,9 @@ class LadderSpec(WorkloadDefaults):
         where = f"model {self.name}"
         check_bounds(SpecError, where, MOST_PARAMS, n_parameters=self.n_parameters)
         check_bounds(SpecError, where, MOST_BATCH, most_samples=self.most_samples)
-        for field, least in (("n_parameters", 1), ("most_samples", 1)):
-            if getattr(self, field) < least:
-                raise SpecError.of(Problem(field, f"{getattr(self, field):,}, but it must be at least {least}"), where)
+        for field in ("n_parameters", "most_samples"):
+            if getattr(self, field) < 1:
+                raise SpecError.of(Problem(field, f"{getattr(self, field):,}, but it must be at least 1"), where)
         for field, most in (("floor_s", MOST_S), ("s_per_sample", MOST_S), ("sample_bytes", 1e15)):
             if not 0.0 <= getattr(self, field) <= most:
                 text = f"{getattr(self, field):g}, but it must be a number from 0 to {most:g}"
@@ -148,9 +148,7 @@ class LadderSpec(WorkloadDefaults):
         return self.n_parameters
 
     def step_flops(self, plan: ParallelPlan, *, recomputed: bool) -> float:
-        """Returns an upper bound: FLOPs that the measured device could do in the seconds of the samples. The real number is not
-        known.
-        """
+        """Returns an upper bound: FLOPs that the measured device could do in the seconds of the samples."""
         device = catalog.device(self.measured_on)
         return plan.global_batch * self.s_per_sample * max(device.peak_flops_per_s.values())
 

@@ -70,6 +70,11 @@ class Kernel(NamedTuple):
     knob: str = ""
 
 
+def stream(name: str, phase: str, hbm_bytes: float, n_launch: float = 1.0) -> Kernel:
+    """A memory-bound pass over `hbm_bytes` bytes."""
+    return Kernel(name, phase, "memory", 0.0, hbm_bytes, n_launch)
+
+
 @dataclass(frozen=True)
 class KernelTable:
     """A tuple of ops with its columns as arrays."""

@@ -225,9 +225,7 @@ class _Chains:
         return None if len(members) == 1 and not saved and abs(total - alone) <= 1e-9 * alone else total
 
     def _kept_bytes(self, number: int, members: frozenset[int]) -> float:
-        """Bytes that an operation inside a chain writes for readers outside it: a mask of dropout, an input of the backward
-        pass.
-        """
+        """Bytes that an operation inside a chain writes for readers outside it, such as a mask of dropout."""
         sizes: dict[Hashable, float] = {}
         for reader in self.readers[number] - members:
             for access in self._expanded(self.steps[reader].reads):

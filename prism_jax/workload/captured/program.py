@@ -352,9 +352,7 @@ def _weight(one: RankClass) -> tuple[float, float]:
 
 
 def exchange_of(comm: CapturedComm, role: str) -> str:
-    """Returns the kind of data that a collective carries: activations, parameters or gradients. Where its purpose is blank, the
-    kind is guessed by axis and phase.
-    """
+    """Returns what a collective carries: activations, parameters or gradients; without a purpose guessed by axis and phase."""
     if comm.purpose:
         return comm.purpose
     if role != "dp":

@@ -23,7 +23,7 @@ from ...core.errors import Problem, SpecError
 from ...framework.base import MemoryOptions
 from ...plan.fields import QUANTISED
 from ...plan.plan import ParallelPlan
-from ..base.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable
+from ..base.kernels import CONVOLUTION, TENSOR_CORES, WINOGRAD, Kernel, KernelTable, stream
 from ..base.workload import DENSE, Block, BlockRun, Parameters, SavedTensor, Split, WorkloadDefaults, total_bytes, uncut
 from .architectures import ARCHITECTURES, SHIPPED
 from .classic_networks import CnnArchitecture, Writes
@@ -78,16 +78,11 @@ def _fused_kernels(layers: tuple[Layer, ...], batch: Batch) -> list[Kernel]:
             continue
         size = batch.tensor_bytes(layer.outputs.elements)
         if layer.op == "add":
-            made += [_pass("norm_add", "F", size, 0.0), _pass("norm_add", "B", size, 0.0)]
+            made += [stream("norm_add", "F", size, 0.0), stream("norm_add", "B", size, 0.0)]
         else:
             mask = batch.samples * layer.outputs.elements * _MASK
-            made += [_pass("norm_act", "F", mask, 0.0), _pass("norm_act", "B", mask, 0.0)]
+            made += [stream("norm_act", "F", mask, 0.0), stream("norm_act", "B", mask, 0.0)]
     return made
-
-
-def _pass(name: str, phase: str, hbm_bytes: float, n_launch: float = 1.0) -> Kernel:
-    """Returns a kernel that passes over device memory."""
-    return Kernel(name, phase, "memory", 0.0, hbm_bytes, n_launch)
 
 
 def _passes(
@@ -95,15 +90,15 @@ def _passes(
 ) -> list[Kernel]:
     """Returns kernels that pass so many times over the layer's output in each direction."""
     size = batch.tensor_bytes(layer.outputs.elements)
-    made = [_pass(name, "F", forward * size, launches)] if forward else []
-    return made + ([_pass(name, "B", backward * size, launches)] if backward else [])
+    made = [stream(name, "F", forward * size, launches)] if forward else []
+    return made + ([stream(name, "B", backward * size, launches)] if backward else [])
 
 
 def _conv(layer: Layer, batch: Batch) -> list[Kernel]:
     products = _grouped(layer, batch) if layer.groups > 1 else _product(layer, batch)
     made = [kernel for kernel in products if layer.has_input_grad or kernel.phase != "B"]
     if layer.n_params > layer.n_weights:
-        made.append(_pass(f"{layer.op}_bias", "W", batch.tensor_bytes(layer.outputs.elements)))
+        made.append(stream(f"{layer.op}_bias", "W", batch.tensor_bytes(layer.outputs.elements)))
     return made
 
 
@@ -119,7 +114,7 @@ def _product(layer: Layer, batch: Batch) -> list[Kernel]:
     name = _name(layer)
     moves = []
     if batch.transposes and layer.op == "conv":
-        around = _pass(f"{name}_layout", "F", 2.0 * (a + y), 2.0)._replace(variant=TENSOR_CORES, host_share=0.0)
+        around = stream(f"{name}_layout", "F", 2.0 * (a + y), 2.0)._replace(variant=TENSOR_CORES, host_share=0.0)
         moves = [around._replace(phase=phase) for phase in "FBW"]
     forward = Kernel(name, "F", "gemm", flops, a + w + y, 1.0, out, c_out, c_in * window, variant=_variant(layer))
     input_grad = forward._replace(phase="B", m=into, n=c_in, k=inner)
@@ -143,7 +138,7 @@ def _grouped(layer: Layer, batch: Batch) -> list[Kernel]:
     """Reads what it needs and writes its result; no tile of a matrix product is filled by the channels of one group."""
     a, y = (batch.tensor_bytes(shape.elements) for shape in (layer.inputs, layer.outputs))
     w = batch.element_bytes * layer.n_weights
-    return [_pass("conv_depthwise" if layer.is_depthwise else "conv_grouped", phase, a + w + y) for phase in "FBW"]
+    return [stream("conv_depthwise" if layer.is_depthwise else "conv_grouped", phase, a + w + y) for phase in "FBW"]
 
 
 def _counted(name: str, forward: float, backward: float) -> Callable[[Layer, Batch], list[Kernel]]:
@@ -159,13 +154,13 @@ def _dropout(layer: Layer, batch: Batch) -> list[Kernel]:
 def _pool(layer: Layer, batch: Batch) -> list[Kernel]:
     a, y = (batch.tensor_bytes(shape.elements) for shape in (layer.inputs, layer.outputs))
     size = a + y + batch.samples * layer.saved_bytes
-    return [_pass("pool", phase, size) for phase in "FB"]
+    return [stream("pool", phase, size) for phase in "FB"]
 
 
 def _loss(layer: Layer, batch: Batch) -> list[Kernel]:
     """Logarithms of the softmax in fp32 and the loss of each row."""
     size = 4.0 * batch.samples * layer.inputs.elements
-    return [_pass("loss", "F", 2.0 * size, 2.0), _pass("loss", "B", 2.0 * size, 2.0)]
+    return [stream("loss", "F", 2.0 * size, 2.0), stream("loss", "B", 2.0 * size, 2.0)]
 
 
 _KERNELS: dict[str, Callable[[Layer, Batch], list[Kernel]]] = {

@@ -107,9 +107,7 @@ class LookupLaw:
         return self.curve.start_s
 
     def seconds(self, dram_bytes: Values, cache_bytes: Values) -> Values:
-        """Returns the seconds [*cell] of one kernel that moves so many bytes of device memory, and so many of the cache
-        meanwhile.
-        """
+        """Returns the seconds [*cell] of one kernel that moves so many bytes of device memory and of the cache meanwhile."""
         xp = namespace(dram_bytes, cache_bytes, self.dram_bytes_per_s)
         scale = self.curve.full_bytes_per_s / self.dram_bytes_per_s
         return xp.maximum(self.curve.seconds(dram_bytes * scale), cache_bytes / self.cache_bytes_per_s)

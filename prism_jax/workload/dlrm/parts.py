@@ -179,9 +179,7 @@ def usual_shards(
 
 
 def _usual(table: EmbeddingTable, load: float, n_device: int, node_size: int) -> TableShard:
-    """Returns the shard of a table whose load is `load` times a device's mean; its rows stay in few nodes, where their sums are
-    made.
-    """
+    """Returns the shard of a table whose load is `load` times a device's mean; its rows stay in few nodes, which sum up."""
     n = min(int(np.ceil(load - 0.25)), n_device, table.rows)
     if table.pooling <= 1.0 and (node_size or n > 1) and table.rows >= n_device:
         return TableShard("row", n_device)

@@ -19,7 +19,7 @@ from ...core.arrays import Values, namespace
 from ...core.bounds import MOST_LAYERS, MOST_WIDTH, check_bounds
 from ...core.errors import Problem, SpecError
 from ...core.registry import did_you_mean
-from ..base.kernels import Kernel
+from ..base.kernels import Kernel, stream
 from .lookup_law import OPTIMIZERS
 from .tables import EmbeddingTable
 
@@ -162,7 +162,7 @@ def dense_kernels(model: DLRMSizes, samples: float, wide: float) -> Iterator[Ker
         yield from product_kernels(part, samples, k, n, wide)
     yield from _join(model, samples, wide)
     yield from _interaction(model, samples, wide)
-    yield Kernel("loss", "F", "memory", 0.0, samples * model.top[-1] * (2.0 * wide + 4.0))
+    yield stream("loss", "F", samples * model.top[-1] * (2.0 * wide + 4.0))
 
 
 def product_kernels(name: str, rows: float, k: float, n: float, wide: float) -> Iterator[Kernel]:
@@ -177,8 +177,8 @@ def product_kernels(name: str, rows: float, k: float, n: float, wide: float) -> 
 def _join(model: DLRMSizes, samples: float, wide: float) -> Iterator[Kernel]:
     """Vectors that came by sender are put side by side by sample, and their gradients by receiver."""
     moved = 2.0 * wide * samples * model.joined_width * JOINING
-    yield Kernel("concatenation", "F", "memory", 0.0, moved)
-    yield Kernel("concatenation", "B", "memory", 0.0, moved)
+    yield stream("concatenation", "F", moved)
+    yield stream("concatenation", "B", moved)
 
 
 def _interaction(model: DLRMSizes, samples: float, wide: float) -> Iterator[Kernel]:
@@ -190,11 +190,10 @@ def _interaction(model: DLRMSizes, samples: float, wide: float) -> Iterator[Kern
         yield Kernel("interaction", "B", "memory", 2.0 * flops, 2.0 * read + written)
     if model.dcn is not None:
         one = wide * samples * model.joined_width
-        layers = float(
-            model.dcn.layers
-        )  # reads x0, x and the product; backward the gradient and x0 again, and adds up theirs
-        yield Kernel("cross product", "F", "memory", 0.0, 4.0 * one, count=layers)
-        yield Kernel("cross product", "B", "memory", 0.0, 6.0 * one, count=layers)
+        layers = float(model.dcn.layers)
+        # Reads x0, x and the product; backward the gradient and x0 again, and adds up theirs.
+        yield stream("cross product", "F", 4.0 * one)._replace(count=layers)
+        yield stream("cross product", "B", 6.0 * one)._replace(count=layers)
 
 
 class SizeRule(StrEnum):

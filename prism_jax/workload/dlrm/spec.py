@@ -16,7 +16,7 @@ from ...core.lazy import np
 from ...framework.software import FUSED
 from ...plan.fields import ELEMENT_BYTES
 from ...plan.plan import ParallelPlan
-from ..base.kernels import Kernel, KernelTable
+from ..base.kernels import Kernel, KernelTable, stream
 from ..base.workload import (
     DENSE as DENSE,
     Block,
@@ -31,7 +31,7 @@ from ..base.workload import (
 )
 from .lookup_law import HostCopy, state_bytes
 from .parts import EVERYWHERE, LookupKernel, Parts
-from .sizes import CrossSpec, DLRMSizes, SizeRule, dense_kernels, exchange_bytes
+from .sizes import CrossSpec, DLRMSizes, dense_kernels, exchange_bytes
 from .tables import EmbeddingTable, Reuse, Uniform, Zipf
 
 TABLES = "tables"
@@ -57,7 +57,7 @@ def kernel_of(model: DLRMSizes, plan: ParallelPlan, phase: str) -> LookupKernel:
     return LookupKernel(phase, model.tables, plan.tables, plan.dp, batch, model.optimizer, plan.element_bytes)
 
 
-def tables_block(model: DLRMSizes, plan: ParallelPlan, rule: SizeRule) -> Block:
+def tables_block(model: DLRMSizes, plan: ParallelPlan) -> Block:
     """Lookups, exchange of pooled vectors and of their gradients."""
     forward = kernel_of(model, plan, "F")
     own = forward.parts.lookups
@@ -74,7 +74,7 @@ def tables_block(model: DLRMSizes, plan: ParallelPlan, rule: SizeRule) -> Block:
         kernels.append(Kernel("copy of the inputs", "F", "memory", law=HostCopy(inputs)))
     return PlainBlock(
         KernelTable.of(kernels),
-        tuple(_exchange(model, plan, rule)),
+        tuple(_exchange(model, plan)),
         (Parameters(TABLES, held.n_params), Parameters(DENSE, copied_params(model, plan))),
         (SavedTensor("pooled vectors", model_bytes), SavedTensor("indices", 2.0 * indices)),
         backward_bytes=model_bytes + indices,
@@ -87,7 +87,7 @@ def dense_block(model: DLRMSizes, plan: ParallelPlan) -> Block:
     inputs = wide * samples * sum(k for _, k, _ in model.products)
     joined = wide * samples * model.joined_width
     n = model.n_dense_params + copied_params(model, plan)
-    update = Kernel("dense update", "B", "memory", 0.0, n * _update_bytes(model, plan))
+    update = stream("dense update", "B", n * _update_bytes(model, plan))
     beside = "chunk" if plan.overlap.dp else ""
     sums = Comm("dp", "all_reduce", "B", n * _gradient_bytes(plan), plan.stride("dp"), plan.dp, beside)
     return PlainBlock(
@@ -99,7 +99,7 @@ def dense_block(model: DLRMSizes, plan: ParallelPlan) -> Block:
     )
 
 
-def _exchange(model: DLRMSizes, plan: ParallelPlan, rule: SizeRule) -> Iterator[Comm]:
+def _exchange(model: DLRMSizes, plan: ParallelPlan) -> Iterator[Comm]:
     """Pooled vectors to the device of their sample, and gradients back; nothing on one device."""
     if plan.dp == 1:
         return
@@ -108,11 +108,11 @@ def _exchange(model: DLRMSizes, plan: ParallelPlan, rule: SizeRule) -> Iterator[
     here = (parts.device != EVERYWHERE) & ~parts.is_scattered
     stride, node_size = plan.stride("dp"), plan.tables.node_size
     own = np.bincount(parts.device[here], values[here], plan.dp)
-    comms = [Comm("ep", "all_to_all", "F", float(exchange_bytes(own, rule)), stride, plan.dp)]
+    comms = [Comm("ep", "all_to_all", "F", float(exchange_bytes(own)), stride, plan.dp)]
     if node_size:
         n_node = plan.dp // node_size
-        inside = exchange_bytes(own.reshape(n_node, node_size) * n_node, rule).max()
-        across = exchange_bytes(_of_nodes(parts, values, here, node_size, n_node), rule)
+        inside = exchange_bytes(own.reshape(n_node, node_size) * n_node).max()
+        across = exchange_bytes(_of_nodes(parts, values, here, node_size, n_node))
         inner = Comm("ep", "all_to_all", "F", float(inside), stride, node_size)
         comms = [inner, inner._replace(n_bytes=float(across), stride=stride * node_size, size=n_node)]
     scattered = float((values * parts.is_scattered).sum())  # of all devices: partial sums of every sample
@@ -182,9 +182,7 @@ class DLRMSpec(DLRMSizes, WorkloadDefaults):
 
     @property
     def sure_software(self) -> dict[str, str]:
-        """Software that is certain: there are no norms, positions, attention or vocabulary, and layers have their activation
-        inside.
-        """
+        """Software that is certain: no norms, positions, attention or vocabulary; layers have their activation inside."""
         return dict.fromkeys(("norm", "rope", "activation", "cross_entropy"), FUSED) | {"attention": "flash2"}
 
     @property
@@ -197,14 +195,12 @@ class DLRMSpec(DLRMSizes, WorkloadDefaults):
         return (DENSE, 1), (TABLES, plan.dp * plan.cp)
 
     def frozen_groups(self, plan: ParallelPlan) -> Mapping[str, float]:
-        """Groups of both kinds: blocks reduce and apply gradients themselves, during the backward pass, so that nothing is left
-        for the end.
-        """
+        """Groups of both kinds: blocks reduce and apply gradients in the backward pass, so that nothing is left for the end."""
         return {TABLES: held_by_fullest(self, plan).element_bytes, DENSE: dense_bytes(self, plan)}
 
     def block(self, kind: str, plan: ParallelPlan) -> Block:
         """One block under a plan."""
-        return tables_block(self, plan, SizeRule.MAX_OF_MAX) if kind == TABLES else dense_block(self, plan)
+        return tables_block(self, plan) if kind == TABLES else dense_block(self, plan)
 
     def completed(self, plan: ParallelPlan, node_size: int) -> ParallelPlan:
         """The plan with the group of all devices that the tables are spread over, and the devices of it that share a host."""

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from ...core.errors import SpecError
 from ...plan.plan import ParallelPlan
-from ..base.kernels import ROUTED, Kernel, KernelTable
+from ..base.kernels import ROUTED, Kernel, KernelTable, stream
 from ..base.workload import Comm, SavedTensor
 from .op_lists import expert_tokens
-from .shard import Shard, gemm, stream
+from .shard import Shard, gemm
 from .sizes import ALIASES, FUSED, GROUPS, TransformerSizes
 
 COLUMN, ROW, WHOLE = "column", "row", "whole"  # dimension of the matrix that tensor parallelism splits

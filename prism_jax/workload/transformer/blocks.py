@@ -88,10 +88,8 @@ def frozen_groups(model: TransformerSizes, plan: ParallelPlan) -> dict[str, floa
     """Groups without gradients, and bytes of one of their parameters."""
     if model.adapters is None:
         return {}
-    wide = plan.element_bytes
-    matrix = wide if _matrix_bytes(model) is None else _matrix_bytes(model)
-    assert matrix is not None
-    return {FROZEN: wide, FROZEN_MATRIX: matrix, FROZEN_EXPERT: matrix}
+    matrix = _matrix_bytes(model) or plan.element_bytes
+    return {FROZEN: plan.element_bytes, FROZEN_MATRIX: matrix, FROZEN_EXPERT: matrix}
 
 
 def _matrix_bytes(model: TransformerSizes) -> float | None:

@@ -162,8 +162,8 @@ class EncoderEmbedding(EmbeddingBlock):
     def kernels(self) -> KernelTable:
         """Kernels of lookup, scatter and norm."""
         shard = Shard.of(self.model, self.plan)
-        elements = shard.local_tokens * self.model.hidden
-        norm = norm_kernels("embedding_norm", elements, shard, rms=self.model.norm == "rms")
+        elements = shard.elements
+        norm = norm_kernels("embedding_norm", elements, shard)
         return super().kernels + KernelTable.of(norm)
 
     @property
@@ -175,7 +175,7 @@ class EncoderEmbedding(EmbeddingBlock):
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
         """Returns the tensors that a decoder's embedding saves, and the input of the norm."""
         shard = Shard.of(self.model, self.plan)
-        norm_input = SavedTensor("embedding norm input", shard.element_bytes * shard.local_tokens * self.model.hidden)
+        norm_input = SavedTensor("embedding norm input", shard.hidden_bytes)
         return (*super().saved(rules), norm_input)
 
 

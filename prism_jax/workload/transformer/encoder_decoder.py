@@ -14,7 +14,7 @@ from ...core.errors import SpecError
 from ...framework.base import MemoryOptions
 from ...plan.fields import recomputed_modules, share_of_layers
 from ...plan.plan import ParallelPlan
-from ..base.kernels import Kernel, KernelTable
+from ..base.kernels import Kernel, KernelTable, stream
 from ..base.workload import DENSE, Block, BlockRun, Comm, Parameters, SavedTensor
 from .blocks import EmbeddingBlock, HeadBlock, LayerBlock
 from .encoder import DenseStack, layer_flops, stack_sizes, stacked, with_seq_len
@@ -22,7 +22,7 @@ from .op_lists import attention_core, norm_kernels
 from .ops import cross_comms, embedding_comms, embedding_ops
 from .params import attention_out_params, attention_qkv_params, embedding_params, head_params, layer_params, norm_params
 from .saved_tensors import cross_saved_tensors, embedding_saved_tensors
-from .shard import Shard, gemm, stream
+from .shard import Shard, gemm
 from .sizes import POSITIONS, TransformerSizes
 
 
@@ -101,8 +101,8 @@ class CrossLayer(LayerBlock):
         ops += gemm("cross_kv", read.tokens, kv, model.hidden, shard)
         ops += attention_core(model, self.plan, shard, self.layer, memory=float(self.memory.seq_len))
         ops += gemm("cross_out", shard.tokens, model.hidden, model.attention_out_dim / shard.tp, shard)
-        elements = shard.local_tokens * model.hidden
-        ops += norm_kernels("cross_norm", elements, shard, rms=model.norm == "rms")
+        elements = shard.elements
+        ops += norm_kernels("cross_norm", elements, shard)
         mask = 1.0 / shard.element_bytes if shard.dropout else 0.0
         row_bytes = shard.element_bytes * elements
         ops.append(stream("cross_residual", "F", (3 + mask) * row_bytes))
@@ -133,8 +133,8 @@ class WriterHead(HeadBlock):
     def kernels(self) -> KernelTable:
         """Kernels of a decoder's head, and of the norm behind the encoder."""
         shard = Shard.of(self.model, self.read)
-        elements = shard.local_tokens * self.model.hidden
-        norm = norm_kernels("encoder_norm", elements, shard, rms=self.model.norm == "rms")
+        elements = shard.elements
+        norm = norm_kernels("encoder_norm", elements, shard)
         return super().kernels + KernelTable.of(norm)
 
     @property
@@ -143,9 +143,7 @@ class WriterHead(HeadBlock):
         return (*super().parameters, Parameters(DENSE, float(norm_params(self.model))))
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
-        """Returns the tensors that a decoder's head saves; input and output of the norm behind the encoder, which every layer
-        attends to.
-        """
+        """What a decoder's head saves, and input and output of the norm behind the encoder, which all layers attend to."""
         shard = Shard.of(self.model, self.read)
         hidden = shard.element_bytes * self.model.hidden
         states = SavedTensor("encoder states", hidden * (shard.local_tokens + shard.tokens))

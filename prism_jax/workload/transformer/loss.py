@@ -25,22 +25,17 @@ from math import ceil, log2
 
 from ...framework.base import MemoryOptions
 from ...framework.software import COMPILED_LOSS, CUT, EAGER, FUSED, LINEAR, Software
-from ..base.kernels import Kernel
+from ..base.kernels import Kernel, stream
 from ..base.workload import SavedTensor
-from .shard import Shard, gemm, stream
+from .shard import Shard, gemm
 
 _FP32_BYTES = 4.0
 # Of a logit of a chunk: in 16 bits, in fp32, and what the allocator keeps of the chunk before. arXiv 2411.09009 table 1: Liger's
 # loss holds 313 MB in addition to the gradients for chunks of 128 tokens of 256,000 logits.
 _CHUNK_LOGIT_BYTES = 10.0
-# Bytes a logit, forward and backward, and launches.
+# Bytes a logit, forward and backward, and launches. Eager: cast, maximum, exponential and sum; the exponentials are read again.
 _PASSES = {
-    EAGER: (
-        2 + 4 + 4 + 4 + 4,
-        4 + 4 + 4 + 2,
-        6.0,
-        3.0,
-    ),  # cast, maximum, exponential and sum; the exponentials are read again
+    EAGER: (2 + 4 + 4 + 4 + 4, 4 + 4 + 4 + 2, 6.0, 3.0),
     COMPILED_LOSS: (2 + 2 + 4, 4 + 2, 2.0, 1.0),
     FUSED: (2 + 2 + 2, 2 + 2, 2.0, 1.0),
     LINEAR: (2 + 2 + 2, 0, 2.0, 0.0),

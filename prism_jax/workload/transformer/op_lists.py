@@ -33,13 +33,15 @@ outputs, states of every chunk in fp32, and decays. The backward pass runs it tw
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...framework.software import APART, STREAMS
 from ...plan.packing import mean_over_lengths
 from ...plan.plan import ParallelPlan
-from ..base.kernels import ROUTED, Kernel
+from ..base.kernels import ROUTED, Kernel, stream
 from .mixers import MixerSpec
 from .routing import DroppedTokens, ExpertGroup, dropped_tokens
-from .shard import Shard, gemm, stream
+from .shard import Shard, gemm
 from .sizes import TransformerSizes
 
 # What selective recomputation runs again: everything between the projections (arXiv 2205.05198, section 5).
@@ -116,19 +118,16 @@ def _softmax(kernel: str, element: float, n_score: float) -> list[Kernel]:
     return [stream("softmax", "F", apart * n_score, 3.0), stream("softmax", "B", back * n_score, 3.0)]
 
 
-HOST_SHARE = (
-    0.25  # host time of one operation of a chain over that of a listed kernel, which stands for several launches
-)
-
-
+# Host time of one operation of a chain over that of a listed kernel, which stands for several launches.
+HOST_SHARE = 0.25
 # Of one more call of a library from compiled code, about 7 us: products of experts, and casts of their inputs, beyond the first.
 CALL_SHARE = 0.1
 
 
-def norm_kernels(name: str, elements: float, shard: Shard, *, rms: bool, count: float = 1.0) -> list[Kernel]:
+def norm_kernels(name: str, elements: float, shard: Shard, count: float = 1.0) -> list[Kernel]:
     """`count` norms over `elements` activations each."""
     e = shard.element_bytes
-    if not (rms and shard.software.is_eager("norm")):
+    if not (shard.rms and shard.software.is_eager("norm")):
         return [
             stream(name, "F", count * 2 * e * elements, count),
             stream(name, "B", count * 4 * e * elements, 2 * count),
@@ -217,9 +216,7 @@ def expert_group(model: TransformerSizes, plan: ParallelPlan) -> ExpertGroup:
 
 
 def dropped_by_experts(model: TransformerSizes, plan: ParallelPlan) -> DroppedTokens | None:
-    """Shares of the tokens that a device routes that find an expert full; None where none is dropped, or popularity is not
-    stated.
-    """
+    """Shares of a device's routed tokens that find an expert full; None: none is dropped, or popularity is not stated."""
     moe = model.moe
     if moe is None or moe.routing is None or not moe.capacity_factor:
         return None
@@ -296,7 +293,7 @@ def mixer_ops(model: TransformerSizes, plan: ParallelPlan, shard: Shard, mixer: 
     ops += [stream("mixer_conv", "F", 2 * conv_bytes), stream("mixer_conv", "B", 4 * conv_bytes, 2.0)]
     ops += _scan(plan, shard, mixer)
     elements = tokens * mixer.width / tp
-    ops += norm_kernels("mixer_norm", elements, shard, rms=True)
+    ops += norm_kernels("mixer_norm", elements, replace(shard, rms=True))
     gate_bytes = shard.element_bytes * elements
     ops += [stream("mixer_gate", "F", 3 * gate_bytes), stream("mixer_gate", "B", 5 * gate_bytes)]
     return ops + gemm("mixer_out", tokens, model.hidden, mixer.width / tp, shard)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from ...framework.software import ALL_GATHER, ALL_REDUCE, ONCE_PER_NODE
 from ...plan.fields import FP8_FAMILY, precision_of
 from ...plan.plan import ParallelPlan
-from ..base.kernels import Kernel, KernelTable
+from ..base.kernels import Kernel, KernelTable, stream
 from ..base.workload import Comm
 from .adapters import adapter_comms, adapter_ops
 from .loss import loss_kernels
@@ -27,7 +27,7 @@ from .op_lists import (
     norm_kernels,
     rope_kernels,
 )
-from .shard import Shard, gemm, stream
+from .shard import Shard, gemm
 from .sizes import TransformerSizes
 
 
@@ -83,9 +83,7 @@ def _projections(model: TransformerSizes, shard: Shard) -> list[Kernel]:
 
 
 def _mla_projections(model: TransformerSizes, shard: Shard) -> list[Kernel]:
-    """Returns the projections of latent attention: down whole on every tp rank (tokens split under sequence parallelism), up
-    split.
-    """
+    """Projections of latent attention: down whole on every tp rank (tokens split under sequence parallelism), up split."""
     mla = model.mla
     assert mla is not None
     ops = gemm("kv_down", shard.local_tokens, mla.kv_lora_rank + mla.qk_rope_head_dim, model.hidden, shard)
@@ -98,7 +96,7 @@ def _mla_projections(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     else:
         ops += gemm("q", shard.tokens, q_width, model.hidden, shard)
     latent = shard.local_tokens * (mla.kv_lora_rank + mla.q_lora_rank)
-    ops += norm_kernels("latent_norms", latent / 2, shard, rms=model.norm == "rms", count=2.0)
+    ops += norm_kernels("latent_norms", latent / 2, shard, count=2.0)
     # keys are assembled from the expanded latent part and the shared rope part
     assembled = shard.tokens * model.n_heads * model.qk_head_dim / shard.tp
     ops += [stream("assemble_kv", p, 2 * shard.element_bytes * assembled, 2.0) for p in ("F", "B")]
@@ -114,7 +112,7 @@ def _rope(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     elements = shard.tokens * heads * dim / shard.tp
     ops = rope_kernels(elements, shard)
     if model.qk_norm:
-        ops += norm_kernels("qk_norm", elements / 2, shard, rms=model.norm == "rms", count=2.0)
+        ops += norm_kernels("qk_norm", elements / 2, shard, count=2.0)
     return ops
 
 
@@ -128,12 +126,10 @@ def _attention_out(model: TransformerSizes, shard: Shard) -> list[Kernel]:
 
 def _norms_and_residuals(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     """The norms and two (dropout and) additions of a layer, on the tokens of the sequence-parallel region."""
-    row_bytes = shard.element_bytes * shard.local_tokens * model.hidden
+    row_bytes = shard.hidden_bytes
     mask = 1.0 / shard.element_bytes if shard.dropout else 0.0  # a dropout mask is one byte per element
     return [
-        *norm_kernels(
-            "norms", shard.local_tokens * model.hidden, shard, rms=model.norm == "rms", count=float(model.n_norms)
-        ),
+        *norm_kernels("norms", shard.elements, shard, count=float(model.n_norms)),
         stream("residuals", "F", 2 * (3 + mask) * row_bytes, 2.0),
         stream("residuals", "B", 2 * ((2 + mask) if shard.dropout else 2) * row_bytes, 2.0),
     ]
@@ -141,7 +137,7 @@ def _norms_and_residuals(model: TransformerSizes, shard: Shard) -> list[Kernel]:
 
 def _logits(model: TransformerSizes, shard: Shard) -> list[Kernel]:
     ops = loss_kernels(shard.tokens, model.vocab / shard.tp, model.hidden, shard)
-    return ops + norm_kernels("final_norm", shard.local_tokens * model.hidden, shard, rms=model.norm == "rms")
+    return ops + norm_kernels("final_norm", shard.elements, shard)
 
 
 FP32_BYTES = 4.0
@@ -225,9 +221,7 @@ def cross_comms(model: TransformerSizes, plan: ParallelPlan, memory: ParallelPla
 
 
 def _context_parallel(model: TransformerSizes, plan: ParallelPlan) -> list[Comm]:
-    """Returns the exchange of keys and values: once around the ring during attention to the part that is there, gradients on the
-    way back.
-    """
+    """Exchange of keys and values: once around the ring during attention to the part that is there, gradients on the way back."""
     if plan.cp == 1:
         return []
     shard = Shard.of(model, plan)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...core.errors import SpecError
 from ...core.kernels import COMMON_RECOMPUTE
@@ -274,6 +275,7 @@ def mixers_flops(spec: TransformerSizes, seq_len: float) -> float:
     return spec.n_mixer_layers * (2.0 * spec.mixer.weights(spec.hidden) + spec.mixer.scan_flops(seq_len))
 
 
+@lru_cache(maxsize=1024)
 def token_flops(spec: TransformerSizes, seq_len: int, causal: bool = True) -> TokenFlops:
     """Forward FLOPs of one token by piece, for sequences of `seq_len` tokens."""
     n_all, n_dense = spec.n_layers, spec.n_layers - spec.n_moe_layers - spec.n_layers_without_mlp

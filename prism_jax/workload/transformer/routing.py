@@ -234,9 +234,7 @@ def loads_of_steps(routing: ExpertRouting, group: ExpertGroup, layers: tuple[int
 
 
 def _autocorrelation(load: Floats) -> float:
-    """Returns the autocorrelation of recorded loads [step, layer] from one step to the next, all layers together; 0 of fewer than
-    three steps.
-    """
+    """Autocorrelation of recorded loads [step, layer] from step to step, all layers together; 0 of fewer than three steps."""
     own = load - load.mean(axis=0)
     square = float((own**2).mean())
     return 0.0 if len(own) < 3 or square == 0.0 else float(np.clip((own[1:] * own[:-1]).mean() / square, 0.0, MOST_AR1))

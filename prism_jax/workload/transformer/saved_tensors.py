@@ -199,9 +199,7 @@ class _Layout(Shard):
 
 
 def _narrow_bytes(dtype: str | None, shard: Shard) -> float:
-    """Returns the bytes of an element that is saved in `dtype`: in fp8 with its share of the scales that inputs of products
-    have.
-    """
+    """Bytes of an element that is saved in `dtype`: in fp8 with its share of the scales that inputs of products have."""
     own = saved_bytes(dtype, shard.element_bytes)
     return max(own, shard.precision.input_bytes) if dtype == "fp8" and shard.precision is not None else own
 
@@ -249,7 +247,7 @@ def _mla_qkv(model: TransformerSizes, mla: MLASpec, lay: _Layout) -> list[SavedT
 
 
 def _attention(model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> list[SavedTensor]:
-    hidden = lay.element_bytes * lay.local_tokens * model.hidden
+    hidden = lay.hidden_bytes
     qkv = _mla_qkv(model, model.mla, lay) if model.mla else _standard_qkv(model, lay)
     saved = [
         SavedTensor("attention norm input", hidden),
@@ -258,7 +256,7 @@ def _attention(model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> lis
         *_attention_core(model, plan, lay, plan.seq_len),
     ]
     if lay.dropout:
-        saved.append(SavedTensor("attention dropout mask", lay.local_tokens * model.hidden))
+        saved.append(SavedTensor("attention dropout mask", lay.elements))
     if model.n_norms > _PRE_NORMS:  # further norms follow attention and MLP, whose outputs are their inputs
         saved.append(SavedTensor("output norm inputs", (model.n_norms - _PRE_NORMS) * hidden))
     return saved
@@ -268,7 +266,7 @@ def _mixing(model: TransformerSizes, lay: _Layout, mixer: MixerSpec) -> list[Sav
     """Inputs of norm, projection, convolution, scan, gate and output; states between chunks are computed again."""
     element, tokens = lay.element_bytes, lay.tokens / lay.tp
     return [
-        SavedTensor("attention norm input", element * lay.local_tokens * model.hidden),
+        SavedTensor("attention norm input", lay.hidden_bytes),
         SavedTensor("mixer projection input", lay.saved_input_bytes * lay.linear_in_tokens * model.hidden),
         SavedTensor("mixer projection output", element * tokens * mixer.in_width),
         SavedTensor("mixer convolution output", element * tokens * mixer.conv_width),
@@ -295,9 +293,7 @@ def in_place_activation(plan: ParallelPlan, options: MemoryOptions) -> bool:
 def _mlp_inner(
     prefix: str, rows: float, ffn: float, gated: bool, lay: _Layout, options: MemoryOptions
 ) -> list[SavedTensor]:
-    """Returns the tensors between the two projections of an MLP of inner width `ffn` on this device; `rows` tokens pass through
-    it.
-    """
+    """Tensors between the two projections of an MLP of inner width `ffn` on this device, for `rows` tokens."""
     one = lay.element_bytes * rows * ffn
     own = lay.activation_input_bytes * rows * ffn
     saved = [SavedTensor(f"{prefix} activation input", 2 * own if gated else own)]
@@ -308,12 +304,12 @@ def _mlp_inner(
 
 def _dense_mlp(model: TransformerSizes, lay: _Layout, options: MemoryOptions) -> list[SavedTensor]:
     saved = [
-        SavedTensor("mlp norm input", lay.element_bytes * lay.local_tokens * model.hidden),
+        SavedTensor("mlp norm input", lay.hidden_bytes),
         SavedTensor("mlp input", lay.saved_input_bytes * lay.linear_in_tokens * model.hidden),
         *_mlp_inner("mlp", lay.tokens, model.ffn_hidden / lay.tp, model.gated, lay, options),
     ]
     if lay.dropout:
-        saved.append(SavedTensor("mlp dropout mask", lay.local_tokens * model.hidden))
+        saved.append(SavedTensor("mlp dropout mask", lay.elements))
     return saved
 
 
@@ -326,8 +322,8 @@ def _moe_mlp(
     """
     routed, width = expert_tokens(model, plan, lay), moe.token_width(model.hidden)
     saved = [
-        SavedTensor("mlp norm input", lay.element_bytes * lay.local_tokens * model.hidden),
-        SavedTensor("router input", lay.element_bytes * lay.local_tokens * model.hidden),
+        SavedTensor("mlp norm input", lay.hidden_bytes),
+        SavedTensor("router input", lay.hidden_bytes),
         SavedTensor("router scores", _FP32_BYTES * lay.local_tokens * moe.n_experts),
         SavedTensor("permuted tokens", lay.saved_input_bytes * routed * width),
         *_mlp_inner("expert", routed, moe.ffn_hidden / plan.expert_tp, model.gated, lay, options),
@@ -387,7 +383,7 @@ def cross_saved_tensors(
         The states that are attended to are the same for all layers, and saved by the stack that made them.
     """
     lay, other = _Layout.under(model, plan, options), _Layout.under(model, memory, options)
-    hidden = lay.element_bytes * lay.local_tokens * model.hidden
+    hidden = lay.hidden_bytes
     q = lay.element_bytes * lay.tokens * model.q_dim / lay.tp
     kv = lay.element_bytes * other.tokens * model.qk_head_dim * max(model.kv_heads / lay.tp, 1.0)
     saved = [
@@ -398,7 +394,7 @@ def cross_saved_tensors(
         *_attention_core(model, plan, lay, memory.seq_len),
         SavedTensor("cross attention output", q),
     ]
-    return (*saved, SavedTensor("cross dropout mask", lay.local_tokens * model.hidden)) if lay.dropout else tuple(saved)
+    return (*saved, SavedTensor("cross dropout mask", lay.elements)) if lay.dropout else tuple(saved)
 
 
 def _added(name: str, model: TransformerSizes, plan: ParallelPlan, lay: _Layout) -> SavedTensor:
@@ -412,23 +408,19 @@ def _added(name: str, model: TransformerSizes, plan: ParallelPlan, lay: _Layout)
 def embedding_saved_tensors(
     model: TransformerSizes, plan: ParallelPlan, options: MemoryOptions = MEGATRON
 ) -> tuple[SavedTensor, ...]:
-    """Returns the tensors that the first stage adds to its layers', per micro-batch: token ids and the mask of dropout (section
-    4.3).
-    """
+    """Tensors that the first stage adds to its layers', per micro-batch: token ids and the mask of dropout (section 4.3)."""
     lay = _Layout.under(model, plan, options)
     ids = SavedTensor("token ids", 8.0 * plan.micro_batch * plan.seq_len / plan.cp)
     if not lay.dropout:
         return (ids,)
-    return (ids, SavedTensor("embedding dropout mask", lay.local_tokens * model.hidden))
+    return (ids, SavedTensor("embedding dropout mask", lay.elements))
 
 
 def head_saved_tensors(
     model: TransformerSizes, plan: ParallelPlan, options: MemoryOptions = MEGATRON
 ) -> tuple[SavedTensor, ...]:
-    """Returns the tensors that the last stage adds to its layers': `4 sbh/t (1 + v/h)` in all (section 4.3) with logits in
-    fp32.
-    """
+    """Tensors that the last stage adds to its layers': `4 sbh/t (1 + v/h)` in all (section 4.3) with logits in fp32."""
     lay = _Layout.under(model, plan, options)
-    hidden = lay.element_bytes * lay.local_tokens * model.hidden
+    hidden = lay.hidden_bytes
     loss = loss_saved_tensors(lay.tokens, model.vocab / lay.tp, model.hidden, lay.linear_in_tokens, lay)
     return (SavedTensor("final norm input", hidden), *loss)

@@ -1,4 +1,4 @@
-"""Shard: how many tokens and which widths one device works on, and the two building blocks every op list is made of."""
+"""Shard: how many tokens and which widths one device works on; `gemm`: a linear layer as kernels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ...framework.software import Software
 from ...plan.fields import ELEMENT_BYTES, Precision, precision_of, share_in_bf16
 from ...plan.plan import ParallelPlan
-from ..base.kernels import CAST, Kernel
+from ..base.kernels import CAST, Kernel, stream
 from .sizes import DEQUANTISE_LAUNCHES, QUANTISED_BYTES, TransformerSizes
 
 
@@ -27,6 +27,8 @@ class Shard:
         dequantise_launches: kernels that this takes.
         accumulate_bytes: per weight, of adding its gradient to the sum in a pass of its own; 0: inside the product.
         grad_bytes: of an element of that sum.
+        hidden: width of the hidden states.
+        rms: norms are RMSNorm, which eager code runs as separate operations.
         dropout: the GPT recipe has it (as in the Megatron papers), Llama-style models do not.
         software: which kernels run.
     """
@@ -43,6 +45,8 @@ class Shard:
     dequantise_launches: float
     accumulate_bytes: float
     grad_bytes: float
+    hidden: int
+    rms: bool
     dropout: bool
     software: Software
 
@@ -65,6 +69,8 @@ class Shard:
             dequantise_launches=DEQUANTISE_LAUNCHES[base],
             accumulate_bytes=_accumulate_bytes(plan) if plan.fused_grad_accumulation is False else 0.0,
             grad_bytes=plan.grad_sum_bytes,
+            hidden=model.hidden,
+            rms=model.norm == "rms",
             dropout=has_dropout(model),
             software=plan.software,
         )
@@ -78,6 +84,16 @@ class Shard:
     def with_wide_inputs(self) -> Shard:
         """The shard with the inputs of products not quantised."""
         return replace(self, gemm_bytes=self.element_bytes, precision=None)
+
+    @property
+    def elements(self) -> float:
+        """Hidden states of a device outside the tensor-parallel region."""
+        return self.local_tokens * self.hidden
+
+    @property
+    def hidden_bytes(self) -> float:
+        """Bytes of these."""
+        return self.element_bytes * self.elements
 
     @property
     def saved_input_bytes(self) -> float:
@@ -154,8 +170,3 @@ def _casts(name: str, a: float, out: float, shard: Shard, precision: Precision) 
         stream(f"{name}_cast", "F", per_element * a, float(n_pass))._replace(variant=CAST),
         stream(f"{name}_cast", "B", per_element * out, float(n_pass))._replace(variant=CAST),
     ]
-
-
-def stream(name: str, phase: str, hbm_bytes: float, n_launch: float = 1.0) -> Kernel:
-    """A memory-bound pass over `hbm_bytes` bytes."""
-    return Kernel(name, phase, "memory", 0.0, hbm_bytes, n_launch)

@@ -103,9 +103,7 @@ class MoESpec:
     latent: int = 0  # width to which tokens are projected before they go to the routed experts (Nemotron 3); 0: hidden
     # Tokens that an expert takes, over the mean: inputs are padded to it, more are dropped; 0: none are (dropless).
     capacity_factor: float = 0.0
-    routing: ExpertRouting | None = (
-        None  # how unevenly routers load experts, drawn; in the place of a constant imbalance
-    )
+    routing: ExpertRouting | None = None  # how unevenly routers load experts, drawn; in place of a constant imbalance
 
     def __post_init__(self) -> None:
         _in_range("moe", 1, n_experts=self.n_experts, top_k=self.top_k, ffn_hidden=self.ffn_hidden, every=self.every)
@@ -315,9 +313,7 @@ class TransformerSizes:
 
     @property
     def kv_dim(self) -> int:
-        """Width of all keys together, as large as that of all values; MLA: keys, expanded to every head (values are
-        `attention_out_dim` wide).
-        """
+        """Width of all keys together, and of all values; MLA: of keys, expanded to every head (values: `attention_out_dim`)."""
         return self.n_heads * self.qk_head_dim if self.mla is not None else self.kv_heads * self.qk_head_dim
 
     @property

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import gcd
 
 from ...core.errors import Problem, SpecError
@@ -190,7 +189,7 @@ class TransformerSpec(TransformerSizes, WorkloadDefaults):
 
     def token_flops(self, seq_len: int, causal: bool = True) -> TokenFlops:
         """Forward matrix-product FLOPs of one token by piece, for sequences of `seq_len` tokens."""
-        return _token_flops(self, seq_len, causal)
+        return params.token_flops(self, seq_len, causal)
 
     def train_flops_per_token(self, seq_len: int, causal: bool = True, recompute: str = "none") -> float:
         """FLOPs of one token in forward and backward; `recompute` adds those of recomputation.
@@ -213,8 +212,3 @@ def sure_software(sizes: TransformerSizes) -> dict[str, str]:
     """Choices that layers of these sizes leave no room for."""
     rotary = {} if sizes.position == "rope" else {"rope": FUSED}
     return rotary | ({} if sizes.norm == "rms" else {"norm": FUSED})
-
-
-@lru_cache(maxsize=1024)
-def _token_flops(spec: TransformerSpec, seq_len: int, causal: bool) -> TokenFlops:
-    return params.token_flops(spec, seq_len, causal)

@@ -17,14 +17,14 @@ from ...core.errors import Problem, SpecError
 from ...framework.base import MemoryOptions
 from ...plan.fields import share_of_layers
 from ...plan.plan import ParallelPlan
-from ..base.kernels import Kernel, KernelTable
+from ..base.kernels import Kernel, KernelTable, stream
 from ..base.workload import DENSE, Block, Parameters, SavedTensor, Split
 from .blocks import LayerBlock, UnchangingBlock
 from .encoder import DenseStack, layer_flops, stack_sizes, with_seq_len
 from .loss import cross_entropy_kernels
 from .op_lists import activation_kernels, norm_kernels
 from .params import layer_params, norm_params
-from .shard import Shard, gemm, stream
+from .shard import Shard, gemm
 from .sizes import TransformerSizes
 
 
@@ -79,7 +79,7 @@ class PatchEmbedding(UnchangingBlock):
             for op in gemm("patches", rows, self.model.hidden, self.patch_values, shard.in_16_bits)
             if op.phase != "B"
         ]
-        row_bytes = shard.element_bytes * shard.local_tokens * self.model.hidden
+        row_bytes = shard.hidden_bytes
         return KernelTable.of([*ops, stream("positions", "F", 2 * row_bytes), stream("positions", "W", row_bytes)])
 
     @property
@@ -103,7 +103,7 @@ class ClassHead(UnchangingBlock):
         """Kernels of norm, product and cross entropy."""
         model, shard = self.model, Shard.of(self.model, self.plan)
         rows, classes = float(self.plan.micro_batch), float(model.vocab)
-        ops = norm_kernels("final_norm", shard.local_tokens * model.hidden, shard, rms=model.norm == "rms")
+        ops = norm_kernels("final_norm", shard.elements, shard)
         ops += gemm("classes", rows, classes, model.hidden, shard.in_16_bits)
         return KernelTable.of(ops + cross_entropy_kernels(rows * classes, shard))
 
@@ -115,7 +115,7 @@ class ClassHead(UnchangingBlock):
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
         """Input of the norm, logits in fp32."""
         shard = Shard.of(self.model, self.plan)
-        hidden = SavedTensor("final norm input", shard.element_bytes * shard.local_tokens * self.model.hidden)
+        hidden = SavedTensor("final norm input", shard.hidden_bytes)
         return (hidden, SavedTensor("fp32 logits", 4.0 * self.plan.micro_batch * self.model.vocab))
 
 
@@ -129,7 +129,7 @@ class ModulatedLayer(LayerBlock):
         n_rows = float(self.plan.micro_batch)
         ops = activation_kernels("condition_act", n_rows * model.hidden, shard, gated=False)
         ops += gemm("modulation", n_rows, _MODULATIONS * model.hidden / shard.tp, model.hidden, shard)
-        row_bytes = shard.element_bytes * shard.local_tokens * model.hidden
+        row_bytes = shard.hidden_bytes
         applied = 2 * 2 + 2 * 2  # shift and scale after each norm, gate before each residual: a read and a write
         return [
             *ops,
@@ -145,7 +145,7 @@ class ModulatedLayer(LayerBlock):
     def other_saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
         """Inputs of gates and of shifts and scales."""
         shard = Shard.of(self.model, self.plan)
-        return (SavedTensor("modulated", 4 * shard.element_bytes * shard.local_tokens * self.model.hidden),)
+        return (SavedTensor("modulated", 4 * shard.hidden_bytes),)
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,9 @@ class DenoisingHead(UnchangingBlock):
         """Condition, norm, modulation, product, loss."""
         model, shard = self.model, Shard.of(self.model, self.plan)
         wide = shard.in_16_bits
-        elements = shard.local_tokens * model.hidden
+        elements = shard.elements
         ops = gemm("modulation", float(self.plan.micro_batch), 2.0 * model.hidden, model.hidden, wide)
-        ops += norm_kernels("final_norm", elements, shard, rms=False)
+        ops += norm_kernels("final_norm", elements, shard)
         ops += [stream("modulate", phase, n * shard.element_bytes * elements) for phase, n in (("F", 2), ("B", 3))]
         ops += gemm("pixels", shard.tokens, float(self.patch_values), model.hidden, wide)
         error = 4.0 * shard.tokens * self.patch_values
@@ -180,7 +180,7 @@ class DenoisingHead(UnchangingBlock):
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
         """Inputs of norm and product, the error."""
         shard = Shard.of(self.model, self.plan)
-        hidden = 2 * shard.element_bytes * shard.local_tokens * self.model.hidden
+        hidden = 2 * shard.hidden_bytes
         return (
             SavedTensor("final norm and product input", hidden),
             SavedTensor("error", 4.0 * shard.tokens * self.patch_values),

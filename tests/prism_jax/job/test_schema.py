@@ -7,13 +7,14 @@ from pydantic import ValidationError
 
 from prism_jax.core.errors import ConfigError
 from prism_jax.core.registry import ELSEWHERE, did_you_mean
+from prism_jax.framework.software import Software
 from prism_jax.job import schema
 from prism_jax.job.cluster_section import written_names
 from prism_jax.job.field_descriptions import ABOUT, FORMS
 from prism_jax.job.load_job import job_sections, load_job
 from prism_jax.job.reference import CLASS, NEEDED, job_fields, quantity_of
 from prism_jax.job.rules import ATTENTION
-from prism_jax.job.schema import cluster_section, device_section, model_section, plan_section, tier_section
+from prism_jax.job.schema import cluster_section, section_of
 from prism_jax.plan.fields import StateDtypes
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.hardware import Device
@@ -27,10 +28,10 @@ from prism_jax.workload.transformer.spec import TransformerSpec
 @pytest.mark.parametrize(
     ("section", "cls", "rename"),
     [
-        (schema.plan_section(), ParallelPlan, {}),
-        (schema.model_section(TransformerSpec, False), TransformerSpec, {}),
-        (schema.device_section(False), Device, schema.DEVICE_NAMES),
-        (schema.tier_section(False), Tier, schema.TIER_NAMES),
+        (section_of(ParallelPlan), ParallelPlan, {}),
+        (section_of(TransformerSpec), TransformerSpec, {}),
+        (section_of(Device), Device, schema.DEVICE_NAMES),
+        (section_of(Tier), Tier, schema.TIER_NAMES),
     ],
 )
 def test_every_field_of_the_dataclass_can_be_written(section, cls, rename):
@@ -50,16 +51,16 @@ def test_special_types_name_fields_that_exist():
 @pytest.mark.parametrize("value", [True, "8", 8.0, 0, -1, None, [8]])
 def test_counts_are_not_guessed_from_other_types(value):
     needed = {"micro_batch": 1, "global_batch": 1, "seq_len": 1}
-    assert schema.plan_section().model_validate(needed | {"tp": 8})
+    assert section_of(ParallelPlan).model_validate(needed | {"tp": 8})
     with pytest.raises(ValidationError):
-        schema.plan_section().model_validate(needed | {"tp": value})
+        section_of(ParallelPlan).model_validate(needed | {"tp": value})
 
 
 def test_names_of_other_tools_lead_to_ours():
     known = (
-        set(schema.plan_section().model_fields)
-        | set(schema.model_section(TransformerSpec, True).model_fields)
-        | set(schema.software_section().model_fields)
+        set(section_of(ParallelPlan).model_fields)
+        | set(section_of(TransformerSpec, True).model_fields)
+        | set(section_of(Software).model_fields)
         | {"n_devices", "host_memory", *ATTENTION}
         | {f"state_dtypes.{item.name}" for item in fields(StateDtypes)}
         | {
@@ -103,11 +104,11 @@ def test_every_field_has_words_and_no_words_lack_a_field():
     ("path", "section"),
     [
         ("", job_sections()),
-        ("plan", plan_section()),
-        ("model", model_section(TransformerSpec, False)),
+        ("plan", section_of(ParallelPlan)),
+        ("model", section_of(TransformerSpec)),
         ("cluster", cluster_section()),
-        ("cluster.device", device_section(False)),
-        ("cluster.tiers", tier_section(False)),
+        ("cluster.device", section_of(Device)),
+        ("cluster.tiers", section_of(Tier)),
     ],
 )
 def test_the_reference_has_every_field_of_the_schema(path, section):
@@ -153,9 +154,9 @@ def test_needed_fields_are_those_that_a_file_must_have(tmp_path):
 
 
 def test_quantities_are_known_by_their_unit():
-    assert quantity_of(tier_section(False).model_fields["bandwidth"]) == "bandwidth"
-    assert quantity_of(device_section(True).model_fields["peak"]) == "compute rate"
-    assert quantity_of(plan_section().model_fields["tp"]) is None
+    assert quantity_of(section_of(Tier).model_fields["bandwidth"]) == "bandwidth"
+    assert quantity_of(section_of(Device, True).model_fields["peak"]) == "compute rate"
+    assert quantity_of(section_of(ParallelPlan).model_fields["tp"]) is None
     by_name = {field.name: field for field in FIELDS}
     assert by_name["cluster.device.hbm"].takes == "memory (80 GiB)"
     assert by_name["plan.dp"].takes == "whole number from 1 or auto"

@@ -160,10 +160,11 @@ def bytes_of(kernels, name: str, phase: str) -> float:
 
 def test_bytes_of_a_norm_follow_the_operations() -> None:
     n, apart, one = 1000.0, shard(EAGER), shard(FUSED)
-    assert bytes_of(norm_kernels("norm", n, one, rms=True), "norm", "F") == 4 * n
+    assert bytes_of(norm_kernels("norm", n, one), "norm", "F") == 4 * n
     # cast 2+4, square 4+4, mean 4, scale 4+4, cast 4+2, weight 2+2
-    assert bytes_of(norm_kernels("norm", n, apart, rms=True), "norm", "F") == (6 + 8 + 4 + 8 + 6 + 4) * n
-    assert norm_kernels("norm", n, apart, rms=False) == norm_kernels("norm", n, one, rms=False)
+    assert bytes_of(norm_kernels("norm", n, apart), "norm", "F") == (6 + 8 + 4 + 8 + 6 + 4) * n
+    layer_norm = norm_kernels("norm", n, replace(apart, rms=False))
+    assert layer_norm == norm_kernels("norm", n, replace(one, rms=False))
 
 
 def test_a_compiler_fuses_what_runs_apart() -> None:
