@@ -9,8 +9,9 @@ from prism_jax.cost.memory import memory
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.search.plan_table import PlanCache, PlanTable
 from prism_jax.system.catalog import cluster
-from prism_jax.workload.base.workload import Workload, distinct_runs
+from prism_jax.workload.base.workload import distinct_runs
 from prism_jax.workload.catalog import workload
+from tests.support.blocks import flops_of_kernels, params_of_blocks
 
 SEQUENCES = ("bert-large", "bert-large-mlperf", "roberta-base", "t5-base", "mt5-small")
 IMAGES = ("vit-b-16", "vit-h-14", "dit-xl-2")
@@ -21,24 +22,6 @@ PLAN = ParallelPlan(micro_batch=4, global_batch=128, seq_len=512, dp=16)
 def plan_of(name: str, **changes: Any) -> ParallelPlan:
     """With a length of sequence where samples have one."""
     return replace(PLAN, seq_len=512 if name in SEQUENCES else 0, **changes)
-
-
-def params_of_blocks(model: Workload, plan: ParallelPlan) -> float:
-    """Sum over blocks on one device; a tensor that several share counts once."""
-    total, shared = 0.0, {}
-    for run in distinct_runs(model):
-        for part in model.block(run.kind, plan).parameters:
-            if part.shared:
-                shared[part.shared] = part.count
-            else:
-                total += run.count * part.count
-    return total + sum(shared.values())
-
-
-def flops_of_kernels(model: Workload, plan: ParallelPlan) -> float:
-    """Of a step on all devices."""
-    per_micro_batch = sum(run.count * model.block(run.kind, plan).kernels.flops() for run in distinct_runs(model))
-    return per_micro_batch * plan.n_micro_batch * plan.dp * plan.tp
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -1,6 +1,7 @@
 """Encoders, encoder-decoders and image transformers against published counts."""
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -8,58 +9,83 @@ from prism_jax.core.errors import SpecError
 from prism_jax.cost.memory import memory
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.system.catalog import cluster
-from prism_jax.workload.base.workload import Workload, distinct_runs
 from prism_jax.workload.catalog import workload
 from prism_jax.workload.transformer.encoder import EncoderSpec
 from prism_jax.workload.transformer.encoder_decoder import EncoderDecoderSpec
+from prism_jax.workload.transformer.sizes import TransformerSizes
 from prism_jax.workload.transformer.vision import DitSpec, VitSpec
+from tests.support.blocks import flops_of_kernels, params_of_blocks
 
 PLAN = ParallelPlan(micro_batch=4, global_batch=64, seq_len=512, dp=16)
 
 
-def encoder(name: str) -> EncoderSpec:
-    """An encoder by name."""
-    found = workload(name)
-    assert isinstance(found, EncoderSpec)
-    return found
+LARGE = cast("EncoderSpec", workload("bert-large"))
+BASE = cast("EncoderDecoderSpec", workload("t5-base"))
+VISION_PLAN = ParallelPlan(micro_batch=8, global_batch=64, dp=8)
+VIT, DIT = cast("VitSpec", workload("vit-b-16")), cast("DitSpec", workload("dit-xl-2"))
+PUBLISHED = {
+    # google-bert and FacebookAI checkpoints: safetensors metadata
+    "bert-base": 110_106_428,
+    "bert-large": 336_226_108,
+    "bert-large-mlperf": 336_226_108,
+    "roberta-base": 124_697_433,
+    "roberta-large": 355_412_057,
+    # `T5ForConditionalGeneration`, checkpoints of google-t5 and google
+    "t5-small": 60_506_624,
+    "t5-base": 222_903_552,
+    "t5-large": 737_668_096,
+    "t5-3b": 2_851_598_336,
+    "t5-11b": 11_307_321_344,
+    "t5-v1.1-base": 247_577_856,
+    "mt5-small": 300_176_768,
+    "mt5-base": 582_401_280,
+    "mt5-large": 1_229_581_312,
+    "mt5-xl": 3_742_619_648,
+    "mt5-xxl": 12_921_057_280,
+    # torchvision and timm; facebookresearch/DiT without its fixed positions
+    "vit-b-16": 86_567_656,
+    "vit-l-16": 304_326_632,
+    "vit-h-14": 632_045_800,
+    "deit-tiny-16": 5_717_416,
+    "deit-small-16": 22_050_664,
+    "dit-xl-2": 674_834_720,
+}
 
 
-LARGE = encoder("bert-large")
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_those_published(name: str) -> None:
+    assert workload(name).n_params() == PUBLISHED[name]
 
 
 @pytest.mark.parametrize(
-    ("name", "published"),
-    [  # google-bert and FacebookAI checkpoints: safetensors metadata
-        ("bert-base", 110_106_428),
-        ("bert-large", 336_226_108),
-        ("bert-large-mlperf", 336_226_108),
-        ("roberta-base", 124_697_433),
-        ("roberta-large", 355_412_057),
+    ("model", "field", "value"),
+    [
+        *((LARGE, "predicted", value) for value in (0.0, 1.5)),
+        (LARGE, "padding_removed", 1.0),
+        (LARGE, "n_token_types", -1),
+        *((model, "hidden", 0) for model in (LARGE, BASE)),
+        (LARGE, "norm", "x"),
+        (BASE, "decoder_seq_len", -1),
+        (BASE, "n_decoder_layers", -2),
+        (BASE, "position", "x"),
+        (BASE, "n_buckets", 1.5),
+        (VIT, "image_size", 225),
+        (VIT, "patch", 0),
+        (VIT, "n_classes", 0),
+        (DIT, "latent_size", 33),
+        (DIT, "n_channels", -1),
     ],
 )
-def test_parameters_are_those_published(name: str, published: int) -> None:
-    assert workload(name).n_params() == published
+def test_impossible_sizes_are_refused(model: TransformerSizes, field: str, value: object) -> None:
+    with pytest.raises(SpecError, match=field):
+        replace(model, **{field: value})  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("name", ["bert-base", "roberta-large"])
 @pytest.mark.parametrize("tied", [True, False])
 def test_blocks_hold_all_parameters_once(name: str, tied: bool) -> None:
-    model = workload(name)
-    assert isinstance(model, EncoderSpec)
-    model = replace(model, tied_embeddings=tied)
-    total, shared = 0.0, {}
-    for run in distinct_runs(model):
-        for part in model.block(run.kind, PLAN).parameters:
-            if part.shared:
-                shared[part.shared] = part.count
-            else:
-                total += run.count * part.count
-    assert total + sum(shared.values()) == model.n_params()
-
-
-def _kernel_flops(model: Workload, plan: ParallelPlan) -> float:
-    per_micro_batch = sum(run.count * model.block(run.kind, plan).kernels.flops() for run in distinct_runs(model))
-    return per_micro_batch * plan.n_micro_batch * plan.dp
+    model = replace(cast("EncoderSpec", workload(name)), tied_embeddings=tied)
+    assert params_of_blocks(model, PLAN) == model.n_params()
 
 
 def test_flops_of_a_step_in_closed_form() -> None:
@@ -70,30 +96,27 @@ def test_flops_of_a_step_in_closed_form() -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"padding_removed": 0.5}, {"predicted": 1.0}, {"next_sentence": False}])
-def test_kernels_do_the_flops_of_a_step(changes: dict[str, float]) -> None:
-    model = replace(LARGE, **changes)
-    assert _kernel_flops(model, PLAN) == pytest.approx(model.step_flops(PLAN, recomputed=False), rel=1e-5)
-    full = replace(PLAN, recompute="full")
-    assert _kernel_flops(model, full) == pytest.approx(model.step_flops(full, recomputed=True), rel=1e-5)
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_kernels_do_the_flops_of_a_step(changes: dict[str, float], recompute: str) -> None:
+    model, plan = replace(LARGE, **changes), replace(PLAN, recompute=recompute)
+    assert flops_of_kernels(model, plan) == pytest.approx(model.step_flops(plan, recomputed=True), rel=1e-5)
 
 
 def test_attention_sees_the_whole_square() -> None:
-    flash = [
-        op for op in LARGE.block("encoder_layer", PLAN).kernels.ops if op.kernel == "attention" and op.phase == "F"
-    ]
+    ops = LARGE.block("encoder_layer", PLAN).kernels.ops
+    flash = [op for op in ops if op.kernel == "attention" and op.phase == "F"]
     assert sum(op.flops for op in flash) == 4 * 4 * 512 * 512 * 1024
 
 
 def test_without_padding_a_sample_is_as_long_as_what_is_left() -> None:
     packed = replace(LARGE, padding_removed=0.5)
-    short = replace(PLAN, seq_len=256)
-    layer = packed.block("encoder_layer", PLAN)
-    assert (
-        layer.kernels.column("flops").tolist() == LARGE.block("encoder_layer", short).kernels.column("flops").tolist()
-    )
+
+    def flops(model: EncoderSpec, block: str, plan: ParallelPlan = PLAN) -> list[float]:
+        return model.block(block, plan).kernels.column("flops").tolist()
+
+    assert flops(packed, "encoder_layer") == flops(LARGE, "encoder_layer", replace(PLAN, seq_len=256))
     assert packed.predicted_tokens(512) == 76
-    head = packed.block("head", PLAN).kernels
-    assert head.column("flops").tolist() == LARGE.block("head", PLAN).kernels.column("flops").tolist()
+    assert flops(packed, "head") == flops(LARGE, "head")
     assert (packed.sample_unit, packed.units_per_step(PLAN)) == ("samples", 64)
     assert (LARGE.sample_unit, LARGE.units_per_step(PLAN)) == ("tokens", 64 * 512)
 
@@ -103,62 +126,15 @@ def test_memory_of_a_step_on_one_device() -> None:
     assert used.parameters_bytes == pytest.approx(2.0 * LARGE.n_params())
     assert used.optimizer_bytes == pytest.approx(12.0 * LARGE.n_params())
     s, b, h, n = 512, 4, 1024, 24
-    layers = (
-        n * s * b * (34 * h + 16 * 4)
-    )  # arXiv 2205.05198 with FlashAttention: 34 sbh and one log-sum-exp per row and head
+    # arXiv 2205.05198 with FlashAttention: 34 sbh and one log-sum-exp per row and head
+    layers = n * s * b * (34 * h + 16 * 4)
     masked = b * 76
     head = masked * (2 * h + 2 * h + 4 * 30522) + masked * 4 * h
     embedding = s * b * (8 + h + 2 * h)
     assert used.activations_bytes == pytest.approx(layers + head + embedding, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("predicted", 0.0),
-        ("predicted", 1.5),
-        ("padding_removed", 1.0),
-        ("n_token_types", -1),
-        ("hidden", 0),
-        ("norm", "x"),
-    ],
-)
-def test_impossible_sizes_are_refused(field: str, value: float) -> None:
-    with pytest.raises(SpecError, match=field):
-        replace(LARGE, **{field: value})
-
-
-# --- Encoder-decoders: published counts, FLOPs in closed form, cross attention ---------------------------------------
-
-
-def encoder_decoder(name: str) -> EncoderDecoderSpec:
-    """An encoder-decoder by name."""
-    found = workload(name)
-    assert isinstance(found, EncoderDecoderSpec)
-    return found
-
-
-BASE = encoder_decoder("t5-base")
-
-
-@pytest.mark.parametrize(
-    ("name", "published"),
-    [  # `T5ForConditionalGeneration`, checkpoints of google-t5 and google
-        ("t5-small", 60_506_624),
-        ("t5-base", 222_903_552),
-        ("t5-large", 737_668_096),
-        ("t5-3b", 2_851_598_336),
-        ("t5-11b", 11_307_321_344),
-        ("t5-v1.1-base", 247_577_856),
-        ("mt5-small", 300_176_768),
-        ("mt5-base", 582_401_280),
-        ("mt5-large", 1_229_581_312),
-        ("mt5-xl", 3_742_619_648),
-        ("mt5-xxl", 12_921_057_280),
-    ],
-)
-def test_parameters_are_those_published_of_encoder_decoder(name: str, published: int) -> None:
-    assert workload(name).n_params() == published
+# --- Encoder-decoders: FLOPs in closed form, cross attention ---------------------------------------------------------
 
 
 def test_flops_of_a_step_in_closed_form_of_encoder_decoder() -> None:
@@ -172,9 +148,8 @@ def test_flops_of_a_step_in_closed_form_of_encoder_decoder() -> None:
 
 def test_a_decoder_without_length_of_its_own_writes_as_much_as_is_read() -> None:
     same = replace(BASE, decoder_seq_len=0)
-    assert same.step_flops(PLAN, recomputed=True) == replace(BASE, decoder_seq_len=512).step_flops(
-        PLAN, recomputed=True
-    )
+    stated = replace(BASE, decoder_seq_len=512)
+    assert same.step_flops(PLAN, recomputed=True) == stated.step_flops(PLAN, recomputed=True)
 
 
 def test_keys_of_the_encoder_cost_as_its_tokens_do() -> None:
@@ -185,45 +160,7 @@ def test_keys_of_the_encoder_cost_as_its_tokens_do() -> None:
     assert cross[1].flops == 4 * 4 * 114 * 512 * 768
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("decoder_seq_len", -1), ("n_decoder_layers", -2), ("position", "x"), ("n_buckets", 1.5), ("hidden", 0)],
-)
-def test_impossible_sizes_are_refused_of_encoder_decoder(field: str, value: float) -> None:
-    with pytest.raises(SpecError, match=field):
-        replace(BASE, **{field: value})
-
-
-# --- Vision transformers: published counts and FLOPs, images that patches do not divide, samples as units ------------
-
-
-VISION_PLAN = ParallelPlan(micro_batch=8, global_batch=64, dp=8)
-
-
-def presets() -> tuple[VitSpec, DitSpec]:
-    """One of each kind."""
-    vit, dit = workload("vit-b-16"), workload("dit-xl-2")
-    assert isinstance(vit, VitSpec)
-    assert isinstance(dit, DitSpec)
-    return vit, dit
-
-
-VIT, DIT = presets()
-
-
-@pytest.mark.parametrize(
-    ("name", "published"),
-    [  # torchvision and timm; facebookresearch/DiT without its fixed positions
-        ("vit-b-16", 86_567_656),
-        ("vit-l-16", 304_326_632),
-        ("vit-h-14", 632_045_800),
-        ("deit-tiny-16", 5_717_416),
-        ("deit-small-16", 22_050_664),
-        ("dit-xl-2", 674_834_720),
-    ],
-)
-def test_parameters_are_those_published_of_vision(name: str, published: int) -> None:
-    assert workload(name).n_params() == published
+# --- Vision transformers: published FLOPs, images that patches do not divide, samples as units -----------------------
 
 
 @pytest.mark.parametrize(
@@ -245,18 +182,3 @@ def test_larger_images_have_more_tokens() -> None:
     large = replace(VIT, image_size=384)
     assert large.n_tokens == 577
     assert large.step_flops(VISION_PLAN, recomputed=False) > 2.9 * VIT.step_flops(VISION_PLAN, recomputed=False)
-
-
-@pytest.mark.parametrize(
-    ("model", "field", "value"),
-    [
-        (VIT, "image_size", 225),
-        (VIT, "patch", 0),
-        (VIT, "n_classes", 0),
-        (DIT, "latent_size", 33),
-        (DIT, "n_channels", -1),
-    ],
-)
-def test_impossible_sizes_are_refused_of_vision(model: VitSpec, field: str, value: int) -> None:
-    with pytest.raises(SpecError, match=field):
-        replace(model, **{field: value})
