@@ -1,4 +1,4 @@
-"""JobReader: a job document on its way to core types; every mistake is added to a list instead of ending the reading.
+"""Reading: a job document on its way to core types; every mistake is added to a list instead of ending the reading.
 
 A mistake is one line: where, field, value, constraint, remedy.
 """
