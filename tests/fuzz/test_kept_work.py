@@ -21,7 +21,7 @@ from tests.support.files.archives import changed, parts
 from tests.support.files.mutations import mutated
 from tests.support.job_texts import JOB
 
-N_FAST, N_SLOW = 60, 2_000
+N_FAST, N_SLOW = 30, 2_000
 SPACE = "pp: [4]\ntp: [2]\ncp: [1]\nmicro_batch: [1]\nvirtual_stages: [1]\nschedule: [1f1b]\nrecompute: [none]\n"
 FEW = ["--samples", "64"]
 COMMANDS = {

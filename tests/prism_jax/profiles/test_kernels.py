@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from prism_jax.core.errors import DataError
 from prism_jax.profiles.kineto import read_kineto
@@ -112,6 +112,7 @@ def test_the_base_time_counts_and_may_be_absent(machine, read, tmp_path):
     np.testing.assert_allclose(table.start_s, read[0].start_s, atol=1e-6)
 
 
+@settings(max_examples=20)
 @given(offset=st.floats(-1e4, 1e4), seed=st.integers(0, 99))
 def test_any_offset_is_taken_out(offset, seed, tmp_path_factory):
     folder = tmp_path_factory.mktemp("offset")

@@ -45,7 +45,7 @@ def _name(gpu) -> str:
     return gpu.host if gpu.index is None else f"{gpu.host}:{gpu.index}"
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("case", REPORTS)
 def test_all_slow_gpus_of_64_are_found_with_their_factors(tmp_path, case, seed):
     report = find_slow_gpus([_written(tmp_path, case, seed)])
@@ -90,7 +90,7 @@ def test_ranks_that_are_slow_in_turn_are_told_from_those_that_are_slow_for_good(
 
 def test_the_interval_holds_the_true_factor_about_as_often_as_it_says(tmp_path):
     held = []
-    for seed in range(40):
+    for seed in range(20):
         x = np.exp(0.004 * np.random.default_rng([seed, 5]).standard_normal(N_GPU))
         x[3] = 1.2
         (tmp_path / "range.json").write_text(prometheus(x, seed))
