@@ -139,12 +139,13 @@ def _experts(names: Sequence[str], columns: Sequence[ModelColumn]) -> dict[str, 
 
 
 def _long(table: RawTable, columns: Sequence[ModelColumn]) -> RawTable:
-    """The table with a row per expert."""
+    """The table with a row per expert; a column of the tokens of all experts together is left out."""
     experts = _experts(table.header, columns)
     if not experts:
         return table
-    rest = [name for name in table.frame.columns if name not in experts]
-    frame = table.frame.melt(rest, list(experts), "expert", "tokens")
+    frame = table.frame.drop(columns="tokens", errors="ignore")
+    rest = [name for name in frame.columns if name not in experts]
+    frame = frame.melt(rest, list(experts), "expert", "tokens")
     return raw_table(table.source, frame.assign(expert=[experts[name] for name in frame["expert"]]))
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from inference.data.read import read_measurements, tidy
 from prism_jax.core.errors import DataError
+from prism_jax.fits.models import model_named
 from tests.inference.data.tables import COLLECTIVES, FLEET, KERNELS, OVERLAP, STEPS, accounted, fleet_frame, values
 
 
@@ -88,6 +89,13 @@ def test_steps_know_what_is_known_of_their_runs(long: str, tmp_path: Path) -> No
     assert found.hygiene.dropped == {"a run that was submitted before (dup_of)": 1}
     assert any("1 rows of runs that are not in x_runs.csv" in note for note in found.hygiene.notes)
     assert accounted(found)
+
+
+def test_a_total_beside_the_columns_of_experts_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "routing.csv"
+    file.write_text("layer,step,e0,e1,tokens\n0,0,5,7,12\n0,1,4,8,12\n")
+    found = read_measurements([file], model_named("routing").columns).frame
+    assert sorted(found["tokens"]) == [4, 5, 7, 8]
 
 
 def test_the_runs_beside_the_steps_are_found_and_a_note_says_so(tmp_path: Path) -> None:
