@@ -18,6 +18,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -298,8 +299,12 @@ def run_record(inputs: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
     }
 
 
+@cache
 def git_revision() -> str | None:
-    """Commit of the checkout this package runs from, with "+changes" if tracked files differ; None outside a checkout."""
+    """Commit of the checkout this package runs from, with "+changes" if tracked files differ; None outside a checkout.
+
+    Asked once, as a process goes on with the code that it has loaded.
+    """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
@@ -321,6 +326,7 @@ def git_revision() -> str | None:
     return done.stdout.strip() or None
 
 
+@cache
 def _version(name: str) -> str | None:
     try:
         return metadata.version(name)
