@@ -167,6 +167,16 @@ def _run(needs: Dependencies, run_s: NDArray[np.float64], gap_s: NDArray[np.floa
     return start, end
 
 
+def without_micro_batches(trace: Trace) -> Trace:
+    """The same recording, if its profiler had named no micro-batches."""
+    return replace(trace, ops=tuple(op._replace(micro_batch=-1, chunk=-1) for op in trace.ops))
+
+
+def ops_of(trace: Trace, *op_types: str) -> list[int]:
+    """Numbers of the ops of some types."""
+    return [i for i, op in enumerate(trace.ops) if op.op_type in op_types]
+
+
 @dataclass(frozen=True)
 class Law:
     """How the compute of a synthetic job varies; standard deviations are of log seconds.

@@ -38,9 +38,9 @@ def run_json(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict:
     return json.loads(run([*arguments, "--json"], capsys), parse_constant=lambda name: pytest.fail(name))
 
 
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str], command: str = "trace") -> str:
     """The one message of a command that must be refused."""
-    assert main(["trace", *arguments]) == 2
+    assert main([command, *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1, captured.err

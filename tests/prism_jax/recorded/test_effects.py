@@ -11,7 +11,7 @@ from prism_jax.recorded.effects import PRIOR, SIGNIFICANCE, Effects, Signature, 
 from prism_jax.recorded.factor_shape import POOL, ShapeChoice
 from prism_jax.trace.trace import Trace
 from tests.support.trace_oracle import PipelineJob
-from tests.support.traces import Law, Planted, planted, skeleton
+from tests.support.traces import Law, Planted, ops_of, planted, skeleton, without_micro_batches
 
 JOB = PipelineJob(pp=2, dp=8, n_micro_batch=4)
 N_STEP = 20
@@ -31,8 +31,10 @@ def trace_of(job: PipelineJob) -> Trace:
     return skeleton(replace(job, dp=min(job.dp, 2)))[0]
 
 
-def fit(truth: Planted, job: PipelineJob = JOB) -> Effects:
-    found = fit_effects(trace_of(job), truth.run_s)
+def fit(truth: Planted | np.ndarray, of: PipelineJob | Trace = JOB) -> Effects:
+    """Effects of work that was planted, or of its seconds."""
+    trace = of if isinstance(of, Trace) else trace_of(of)
+    found = fit_effects(trace, truth.run_s if isinstance(truth, Planted) else truth)
     assert found is not None
     return found
 
@@ -121,11 +123,9 @@ def test_one_slow_rank_is_kept_while_the_rest_is_shrunk(seed: int) -> None:
 
 def test_position_in_the_step_is_recovered_and_otherwise_forgotten() -> None:
     """The first micro-batch takes 20% longer; without that, positions differ by less than their means do by chance."""
-    truth = planted(JOB, N_STEP, 3, NOISE)
-    first = [i for i, op in enumerate(trace_of(JOB).ops) if op.micro_batch == 0]
-    run_s = truth.run_s.copy()
-    run_s[first] *= 1.2
-    base = fit(replace(truth, run_s=run_s)).base
+    run_s = planted(JOB, N_STEP, 3, NOISE).run_s
+    run_s[[op.micro_batch == 0 for op in trace_of(JOB).ops]] *= 1.2
+    base = fit(run_s).base
     noise = 0.1 / np.sqrt(8 * N_STEP)
     np.testing.assert_allclose(base[0] - base[1:].mean(axis=0), np.log(1.2), atol=4 * noise)
     flat = np.concatenate([fit(planted(JOB, N_STEP, seed, NOISE)).base.std(axis=0) for seed in range(20)])
@@ -171,7 +171,7 @@ def test_effects_do_not_depend_on_the_order_of_replicas_or_steps() -> None:
     truth = planted(JOB, N_STEP, 4, replace(NOISE, rank=0.05, step=0.05))
     rng = np.random.default_rng(0)
     replica, step = rng.permutation(JOB.dp), rng.permutation(N_STEP)
-    a, b = fit(truth), fit(replace(truth, run_s=truth.run_s[:, replica][:, :, step]))
+    a, b = fit(truth), fit(truth.run_s[:, replica][:, :, step])
     np.testing.assert_allclose(b.base, a.base, atol=1e-12)
     np.testing.assert_allclose(b.rank, a.rank[:, replica], atol=1e-12)
     np.testing.assert_allclose(b.step, a.step[:, step], atol=1e-12)
@@ -186,8 +186,7 @@ def test_short_recordings_can_be_fitted(n_mb: int, n_replica: int, n_step: int) 
     job = PipelineJob(2, n_replica, n_mb)
     law = replace(NOISE, rank=0.05, step=0.05)
     for run_s in (planted(job, n_step, 0, law).run_s, planted(job, n_step, 0, Law()).run_s):
-        found = fit_effects(skeleton(job)[0], run_s)
-        assert found is not None
+        found = fit(run_s, job)
         for values in (found.base, found.step, found.rank, found.pool, np.array(found.strata)):
             assert np.isfinite(values).all()
         evidence = found.evidence
@@ -200,14 +199,8 @@ def test_short_recordings_can_be_fitted(n_mb: int, n_replica: int, n_step: int) 
 
 def test_compute_of_length_zero_can_be_fitted() -> None:
     run_s = planted(JOB, 3, 0, NOISE).run_s
-    run_s[trace_ops(JOB, "forward-compute")] = 0.0
-    found = fit_effects(trace_of(JOB), run_s)
-    assert found is not None
-    assert np.isfinite(found.pool).all()
-
-
-def trace_ops(job: PipelineJob, op_type: str) -> list[int]:
-    return [i for i, op in enumerate(trace_of(job).ops) if op.op_type == op_type]
+    run_s[ops_of(trace_of(JOB), "forward-compute")] = 0.0
+    assert np.isfinite(fit(run_s).pool).all()
 
 
 def test_virtual_stages_are_signatures_of_their_own() -> None:
@@ -222,10 +215,8 @@ def test_virtual_stages_are_signatures_of_their_own() -> None:
 
 
 def test_without_micro_batches_the_compute_of_a_step_counts_as_one() -> None:
-    trace = trace_of(JOB)
-    plain = replace(trace, ops=tuple(op._replace(micro_batch=-1, chunk=-1) for op in trace.ops))
-    found = fit_effects(plain, planted(JOB, N_STEP, 0, NOISE).run_s)
-    assert found is not None
+    plain = without_micro_batches(trace_of(JOB))
+    found = fit(planted(JOB, N_STEP, 0, NOISE), plain)
     assert found.op.shape[0] == 1
     assert {"forward-compute", "backward-compute", "optimizer"} <= {s.op_type for s in found.signatures}
     assert {plain.ops[i].op_type for i in found.op[0]}.isdisjoint({"forward-send", "params-all-gather"})
@@ -233,11 +224,9 @@ def test_without_micro_batches_the_compute_of_a_step_counts_as_one() -> None:
 
 def test_without_micro_batches_a_drawn_worker_step_is_a_recorded_one_times_one_factor() -> None:
     """Whatever its ops did: one took no time at all in half of the steps, which no factor of its own may make up for."""
-    trace, run_s = trace_of(JOB), planted(JOB, N_STEP, 0, NOISE).run_s
-    plain = replace(trace, ops=tuple(op._replace(micro_batch=-1, chunk=-1) for op in trace.ops))
-    run_s[trace_ops(JOB, "forward-compute")[0], :, ::2] = 0.0
-    found = fit_effects(plain, run_s)
-    assert found is not None
+    plain, run_s = without_micro_batches(trace_of(JOB)), planted(JOB, N_STEP, 0, NOISE).run_s
+    run_s[ops_of(plain, "forward-compute")[0], :, ::2] = 0.0
+    found = fit(run_s, plain)
     drawn_s = np.exp(found.base[0][:, None] + found.pool)  # [signature, entry]
     stage = np.array([signature.stage for signature in found.signatures])
     recorded_s = run_s[found.op[0]].reshape(len(stage), -1)

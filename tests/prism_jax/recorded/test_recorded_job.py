@@ -13,7 +13,7 @@ from prism_jax.recorded.prediction import MomentMatch
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.unseen_steps import match_moments, predict_job
 from tests.support.trace_oracle import PipelineJob
-from tests.support.traces import Law, draws, planted, record, timed
+from tests.support.traces import Law, draws, ops_of, planted, record, timed, without_micro_batches
 
 JOB = PipelineJob(pp=2, dp=4, n_micro_batch=4)
 
@@ -33,7 +33,7 @@ def test_transfers_of_a_part_of_the_replicas_are_freed_of_the_wait_for_the_other
     job = PipelineJob(pp=1, dp=8, n_micro_batch=2)
     trace = timed(job, planted(job, 40, 0, Law(micro_batch=0.2)).run_s)
     part = fit_job(trace.choose(replicas=np.arange(4)))
-    meets = [i for i, op in enumerate(trace.ops) if op.op_type == "grads-reduce-scatter"]
+    meets = ops_of(trace, "grads-reduce-scatter")
     whole = fit_job(trace)
     np.testing.assert_allclose(whole.run_s[meets], 0.04, atol=1e-12)
     raw = whole.trace.end_s[meets] - whole.trace.start_s[meets, :4].max(axis=1, keepdims=True)
@@ -83,7 +83,7 @@ def test_steps_that_are_nothing_like_the_recorded_ones_are_refused(factor: float
 def test_compute_that_often_takes_no_time_is_drawn_as_long_as_it_was() -> None:
     """As between overlapping collectives: of every second worker's step all forward compute is in the next op."""
     trace = timed(MOMENTS_JOB, planted(MOMENTS_JOB, 30, 1, NOISE).run_s)
-    plain = replace(trace, ops=tuple(op._replace(micro_batch=-1, chunk=-1) for op in trace.ops))
+    plain = without_micro_batches(trace)
     compute = [i for i, op in enumerate(plain.ops) if op.op_type == "forward-compute" and op.stage == 0]
     job = fit_job(plain)
     run_s = job.run_s.copy()

@@ -19,7 +19,7 @@ from prism_jax.recorded.replay import (
 )
 from prism_jax.recorded.report import CriticalShares
 from tests.support.trace_oracle import PipelineJob
-from tests.support.traces import Law, draws, measured, planted, record, skeleton, timed
+from tests.support.traces import Law, draws, measured, ops_of, planted, record, skeleton, timed
 
 # ByteDance-Seed/StragglerAnalysis @8efcd7f3, Apache-2.0: data/result-*.json, mw-*.json, ms-*.json
 PUBLISHED = {
@@ -138,7 +138,7 @@ def test_ideal_is_the_mean_of_compute_and_the_median_of_transfers() -> None:
     ideal = ideal_durations(trace, run_s)
     for name, statistic in (("forward-compute", np.mean), ("optimizer", np.mean), ("forward-send", np.median),
                             ("layernorm-grads-all-reduce", np.median), ("optimizer-clip-main-grad", np.median)):  # fmt: skip
-        mine = [i for i, op in enumerate(trace.ops) if op.op_type == name]
+        mine = ops_of(trace, name)
         np.testing.assert_allclose(ideal[mine], statistic(run_s[mine]))
 
 
@@ -184,8 +184,9 @@ def test_one_chain_is_critical_throughout() -> None:
     check_sums(found)
     assert list(found.by_rank.values()) == [1.0]
     for name in {op.op_type for op in job.trace.ops}:
-        mine = [i for i, op in enumerate(job.trace.ops) if op.op_type == name]
-        assert found.by_op_type[name] == pytest.approx(job.run_s[mine].sum() / job.trace.step_s.sum(), rel=1e-5)
+        assert found.by_op_type[name] == pytest.approx(
+            job.run_s[ops_of(job.trace, name)].sum() / job.trace.step_s.sum(), rel=1e-5
+        )
 
 
 def test_shares_are_those_of_finite_differences(x64: None) -> None:

@@ -17,6 +17,7 @@ from prism_jax.trace.pipeline import dependencies
 from prism_jax.trace.step_log import MOST_POINTS, StepLog, step_points
 from prism_jax.watch.report import WatchReport
 from tests.prism_jax.launch import heads
+from tests.prism_jax.recorded.calls import refused
 from tests.support.broken_traces import BROKEN, Broken
 from tests.support.trace_oracle import PipelineJob
 from tests.support.traces import Law, draws, planted, record, timed
@@ -184,20 +185,11 @@ def test_what_is_left_is_told_on_request(slow_log: Path, capsys: pytest.CaptureF
     assert left["variance_shares"]["change"] > 0.5  # the log holds a slow phase that lasts
 
 
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(["watch", *arguments]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1, captured.err
-    assert "Traceback" not in captured.err
-    return captured.err
-
-
 @pytest.mark.parametrize("kind", BROKEN[::30], ids=lambda kind: kind.name)
 def test_broken_logs_and_traces_are_refused_in_one_line(
     tmp_path: Path, kind: Broken, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert re.search(kind.match, refused([str(kind.make(tmp_path))], capsys))
+    assert re.search(kind.match, refused([str(kind.make(tmp_path))], capsys, "watch"))
 
 
 def test_of_a_log_of_several_jobs_the_last_is_watched(tmp_path):

@@ -24,13 +24,13 @@ NEMO_BAR = (
 )
 
 
-def text_log_megatron(step: int, ms: float) -> str:
-    return MEGATRON.format(n=step % 60, step=step, samples=512 * step, ms=ms) + "\n"
+def megatron_lines(*steps: int, ms: float = 1000.0) -> str:
+    return "".join(MEGATRON.format(n=n % 60, step=n, samples=512 * n, ms=ms) + "\n" for n in steps)
 
 
 def test_megatron_every_step(tmp_path: Path):
     noise = "training ...\n(min, max) time across ranks (ms):\n    forward-backward: (1201.2, 1203.9)\n"
-    log = read_log(tmp_path, noise + "".join(text_log_megatron(n, 1000.0 + n) + noise for n in range(1, 6)))
+    log = read_log(tmp_path, noise + "".join(megatron_lines(n, ms=1000.0 + n) + noise for n in range(1, 6)))
     assert log.step.tolist() == [1, 2, 3, 4, 5]
     np.testing.assert_allclose(log.step_s, [1.001, 1.002, 1.003, 1.004, 1.005], rtol=1e-12)
     assert log.n_steps.tolist() == [1] * 5
@@ -38,29 +38,25 @@ def test_megatron_every_step(tmp_path: Path):
     assert log.notes == ("Megatron-LM log",)
 
 
-def test_megatron_every_ten_steps_gives_means_of_ten(tmp_path: Path):
-    log = read_log(tmp_path, "".join(text_log_megatron(n, 1000.0) for n in (10, 20, 30, 35)))
-    assert log.n_steps.tolist() == [10, 10, 10, 5]
-
-
-def test_megatron_first_iteration_is_logged_alone(tmp_path: Path):
-    log = read_log(tmp_path, "".join(text_log_megatron(n, 1000.0) for n in (1, 10, 20, 30)))
-    assert log.n_steps.tolist() == [1, 9, 10, 10]
-
-
-def test_megatron_restart_is_counted_and_noted(tmp_path: Path):
-    log = read_log(tmp_path, "".join(text_log_megatron(n, 1000.0) for n in (10, 20, 30, 20, 30, 40)))
-    assert log.n_steps.tolist() == [10] * 6
-    assert any("starts over 1 times" in note for note in log.notes)
+@pytest.mark.parametrize(
+    ("logged", "n_steps"),
+    [
+        ((10, 20, 30, 35), [10, 10, 10, 5]),
+        ((1, 10, 20, 30), [1, 9, 10, 10]),  # the first iteration is logged alone
+        ((10, 20, 30, 20, 30, 40), [10] * 6),
+    ],
+)
+def test_megatron_entries_are_means_of_the_steps_since_the_one_before(
+    tmp_path: Path, logged: tuple[int, ...], n_steps: list[int]
+):
+    log = read_log(tmp_path, megatron_lines(*logged))
+    assert log.n_steps.tolist() == n_steps
+    assert any("starts over 1 times" in note for note in log.notes) == (logged[3] == 20)
 
 
 def test_megatron_line_printed_by_two_ranks_counts_once(tmp_path: Path):
-    log = read_log(
-        tmp_path,
-        "".join(
-            f"[default7]:{text_log_megatron(n, 990.0)}[default3]:{text_log_megatron(n, 1000.0)}" for n in (1, 2, 3)
-        ),
-    )
+    lines = [f"[default7]:{megatron_lines(n, ms=990.0)}[default3]:{megatron_lines(n)}" for n in (1, 2, 3)]
+    log = read_log(tmp_path, "".join(lines))
     assert log.step.tolist() == [1, 2, 3]
     assert log.n_steps.tolist() == [1, 1, 1]
     assert any("3 entries repeat" in note for note in log.notes)
@@ -121,17 +117,17 @@ def test_nanotron_has_letters_for_thousands(tmp_path: Path, written: str, second
 
 
 def test_packed_log_and_its_name(tmp_path: Path):
-    assert read_log(tmp_path, text_log_megatron(1, 500.0), "gpt.3b.log.gz").name == "gpt.3b"
+    assert read_log(tmp_path, megatron_lines(1), "gpt.3b.log.gz").name == "gpt.3b"
 
 
 def test_format_with_most_entries_wins(tmp_path: Path):
     nemo = "Training epoch 0, iteration {}/9 | train_step_timing in s: 2\n"
-    log = read_log(tmp_path, text_log_megatron(1, 500.0) + "".join(nemo.format(n) for n in range(3)))
+    log = read_log(tmp_path, megatron_lines(1) + "".join(nemo.format(n) for n in range(3)))
     assert log.step_s.tolist() == [2.0] * 3
 
 
 def test_bytes_that_are_no_text_do_not_hide_the_steps(tmp_path: Path):
-    assert read_log(tmp_path, b"caf\xe9 \xff\xfe\n" + text_log_megatron(4, 500.0).encode()).step.tolist() == [4]
+    assert read_log(tmp_path, b"caf\xe9 \xff\xfe\n" + megatron_lines(4).encode()).step.tolist() == [4]
 
 
 HOSTILE = (
@@ -179,7 +175,7 @@ def test_hostile_line_of_a_megabyte_ends_in_an_answer(tmp_path: Path, part: str)
 def test_too_many_entries_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("prism_jax.recorded.formats.labelled_log.MAX_ENTRIES", 3)
     with pytest.raises(DataError, match=r"train\.log: more than 3 step times"):
-        read_log(tmp_path, "".join(text_log_megatron(n, 500.0) for n in range(4)))
+        read_log(tmp_path, megatron_lines(0, 1, 2, 3))
 
 
 # --- Logs of single frameworks, a few lines each, as they look on disk -----------------------------------------------
