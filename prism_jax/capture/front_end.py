@@ -74,14 +74,14 @@ class CaptureRequest:
         """Name that the file defines: `build` of train.py:build; empty where nothing is named."""
         return self.source[len(self.path) + 1 :]
 
-    def n_ranks(self, default: int = 1) -> int:
+    def n_ranks(self) -> int:
         """Number of ranks of the job.
 
         Raises:
             DataError: the axes do not divide it.
         """
         along = prod(self.axes.values())
-        world = self.world or max(along, default)
+        world = self.world or along
         if world % along:
             sizes = " * ".join(f"{axis}={size}" for axis, size in self.axes.items())
             raise DataError(f"--world: {world:,}, but the axes {sizes} = {along:,} do not divide it")

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 from jaxtyping import Float
@@ -46,35 +45,17 @@ class Traversal(NamedTuple):
         return self.end_s.max(axis=-1)
 
 
-def traverse(
-    program: HostProgram,
-    busy_s: Float[ArrayLike, "*draw rank call"] | None = None,
-    host_s: Float[ArrayLike, "*draw rank call"] | None = None,
-) -> Traversal:
+def traverse(program: HostProgram, busy_s: Float[ArrayLike, "*draw rank call"] | None = None) -> Traversal:
     """Runs a program once for every draw.
 
     Args:
         busy_s: drawn seconds of what is started; the program's own if not given.
-        host_s: drawn seconds of the host before each call; the program's own if not given.
     """
-    drawn = [jnp.asarray(each) for each in (busy_s, host_s) if each is not None]
-    lead = jnp.broadcast_shapes(*(each.shape[:-2] for each in drawn))
-    own = [jnp.asarray(getattr(program, name)) for name in ("action", "stream", "call_s", "start_s")]
-    busy, gap = (
-        _draws_last(np.asarray(program_s) if each is None else each, lead)
-        for program_s, each in ((program.busy_s, busy_s), (program.gap_s, host_s))
-    )
-    found = _traverse(*own, busy, gap)
-    end_s, waited_s = (jnp.moveaxis(each, -1, 0).reshape(*lead, program.n_rank) for each in found)
+    drawn_s = jnp.asarray(program.busy_s if busy_s is None else busy_s)
+    own = [jnp.asarray(getattr(program, name)) for name in ("action", "stream", "gap_s", "call_s", "start_s")]
+    found = _traverse(*own, drawn_s.reshape(-1, *drawn_s.shape[-2:]))
+    end_s, waited_s = (each.T.reshape(*drawn_s.shape[:-2], program.n_rank) for each in found)
     return Traversal(end_s, waited_s)
-
-
-def _draws_last(seconds: ArrayLike, lead: tuple[int, ...]) -> Array:
-    """[rank, call, draw]; one draw where all are alike."""
-    values = jnp.asarray(seconds)
-    if values.ndim > 2:
-        values = jnp.broadcast_to(values, (*lead, *values.shape[-2:]))
-    return jnp.moveaxis(values.reshape(-1, *values.shape[-2:]), 0, -1)
 
 
 class _State(NamedTuple):
@@ -87,14 +68,15 @@ class _State(NamedTuple):
 
 @jax.jit
 def _traverse(
-    action: Array, stream: Array, call_s: Array, start_s: Array, busy_s: Array, gap_s: Array
+    action: Array, stream: Array, gap_s: Array, call_s: Array, start_s: Array, busy_s: Array
 ) -> tuple[Array, Array]:
-    n_draw = max(busy_s.shape[-1], gap_s.shape[-1])
-    start = jnp.broadcast_to(start_s[:, None], (len(start_s), n_draw)).astype(jnp.result_type(start_s, busy_s, gap_s))
+    """[rank, draw] ends and waits; of the arguments [rank, call] only `busy_s` [draw, rank, call] is drawn."""
+    start = jnp.broadcast_to(start_s[:, None], (len(start_s), len(busy_s))).astype(
+        jnp.result_type(start_s, busy_s, gap_s)
+    )
     first = _State(start, (start,) * N_STREAM, jnp.zeros_like(start))
-    by_call = (jnp.moveaxis(each, 1, 0) for each in (gap_s, busy_s))
-    per_rank = (each.T[:, :, None] for each in (action, stream, call_s))
-    last, _ = lax.scan(_step, first, (*per_rank, *by_call))
+    per_rank = (each.T[:, :, None] for each in (action, stream, gap_s, call_s))
+    last, _ = lax.scan(_step, first, (*per_rank, busy_s.T))
     return jnp.maximum(last.host, _latest(last.streams)), last.waited
 
 
@@ -104,7 +86,7 @@ def _latest(streams: tuple[Array, ...]) -> Array:
 
 def _step(state: _State, column: tuple[Array, ...]) -> tuple[_State, None]:
     """One call of every rank."""
-    kind, lane, call, gap, busy = column
+    kind, lane, gap, call, busy = column
     host, streams = state.host + gap, state.streams
     mine = reduce(lambda found, i: jnp.where(lane == i, streams[i], found), range(1, N_STREAM), streams[0])
     both = jnp.maximum(mine, streams[COMMUNICATION])

@@ -157,9 +157,7 @@ def shared_steps(a: Sequence[RunSteps], b: Sequence[RunSteps]) -> tuple[Sequence
     return runs[: len(a)], runs[len(a) :]
 
 
-def quantile_ratio(
-    a: Sequence[RunSteps], b: Sequence[RunSteps], p: float, spread: float, seed: int = 0
-) -> RatioInterval:
+def quantile_ratio(a: Sequence[RunSteps], b: Sequence[RunSteps], p: float, spread: float) -> RatioInterval:
     """Ratio of a quantile of all steps of B to that of A.
 
     The interval is from a bootstrap of blocks of successive steps, the same ones of both sides where they have as many, widened
@@ -168,11 +166,10 @@ def quantile_ratio(
     Args:
         p: of the quantile, 0 to 1.
         spread: sd of the level of a run, a share.
-        seed: same seed, same interval.
     """
     sides = [np.concatenate([run.step_s for run in side]) for side in (a, b)]
     values = [float(np.quantile(side, p)) for side in sides]
-    rng = np.random.default_rng([seed, round(1e6 * p)])
+    rng = np.random.default_rng([0, round(1e6 * p)])
     parts = [_parts(len(side)) for side in sides]
     drawn = np.empty((2, N_BOOTSTRAP))
     for n in range(N_BOOTSTRAP):
