@@ -6,7 +6,7 @@ import pytest
 
 from prism_jax.core.errors import DataError
 from prism_jax.host.program import COMPUTE, SIDE, Action, Call, host_program
-from prism_jax.host.traverse import LAUNCH_S, traverse
+from prism_jax.host.traverse import LAUNCH_S, Traversal, traverse
 from tests.prism_jax.host.events import padded, random_ranks, simulated_ends
 
 
@@ -16,29 +16,34 @@ def in_float64():
         yield
 
 
+def ran(*ranks, starts=None):
+    """Traversal of some ranks, padded, so that programs have one shape and are compiled once."""
+    found = traverse(padded(host_program(ranks, starts)))
+    return Traversal(found.end_s[: len(ranks)], found.waited_s[: len(ranks)])
+
+
 def test_a_traversal_is_what_an_event_simulator_finds_on_random_programs():
     """1,000 of them: experiments/traversal/run.py."""
     rng = np.random.default_rng(0)
     for _ in range(150):
         ranks, starts = random_ranks(rng)
-        found = np.asarray(traverse(padded(host_program(ranks, starts))).end_s)[: len(ranks)]
-        assert found == pytest.approx(simulated_ends(ranks, starts, LAUNCH_S), rel=1e-9)
+        expected = simulated_ends(ranks, starts, LAUNCH_S)
+        assert np.asarray(ran(*ranks, starts=starts).end_s) == pytest.approx(expected, rel=1e-9)
 
 
 def test_kernels_that_outlast_the_host_fill_the_stream():
     calls = [Call(Action.KERNEL, gap_s=1e-5, call_s=1e-6, busy_s=1e-3)] * 10
-    found = traverse(host_program([calls]))
-    assert float(found.step_s) == pytest.approx(1e-5 + LAUNCH_S + 10e-3)
+    assert float(ran(calls).step_s) == pytest.approx(1e-5 + LAUNCH_S + 10e-3)
 
 
 def test_a_host_that_is_slower_than_its_kernels_decides():
     calls = [Call(Action.KERNEL, gap_s=1e-3, call_s=1e-4, busy_s=1e-5)] * 10
-    assert float(traverse(host_program([calls])).step_s) == pytest.approx(10 * 1.1e-3)
+    assert float(ran(calls).step_s) == pytest.approx(10 * 1.1e-3)
 
 
 def test_all_ranks_leave_a_collective_with_the_last():
     calls = [Call(Action.COLLECTIVE, COMPUTE, busy_s=1e-3)]
-    found = traverse(host_program([calls, calls, calls], [0.0, 2e-3, 5e-3]))
+    found = ran(calls, calls, calls, starts=[0.0, 2e-3, 5e-3])
     assert np.asarray(found.end_s) == pytest.approx(np.full(3, 5e-3 + LAUNCH_S + 1e-3))
     assert np.asarray(found.waited_s) == pytest.approx([5e-3, 3e-3, 0.0])
 
@@ -46,8 +51,8 @@ def test_all_ranks_leave_a_collective_with_the_last():
 def test_communication_hides_behind_compute_unless_they_join():
     start = [Call(Action.COLLECTIVE, COMPUTE, busy_s=1e-3)]
     work = [Call(Action.KERNEL, COMPUTE, busy_s=2e-3)]
-    hidden = traverse(host_program([[*start, *work]])).step_s
-    joined = traverse(host_program([[*start, Call(Action.JOIN), *work]])).step_s
+    hidden = ran([*start, *work]).step_s
+    joined = ran([*start, Call(Action.JOIN), *work]).step_s
     assert float(hidden) == pytest.approx(LAUNCH_S + 2e-3)
     assert float(joined) == pytest.approx(LAUNCH_S + 3e-3)
 
@@ -55,8 +60,7 @@ def test_communication_hides_behind_compute_unless_they_join():
 def test_a_collective_takes_its_input_from_its_stream():
     work = Call(Action.KERNEL, SIDE, busy_s=2e-3)
     of_side, of_compute = (
-        traverse(host_program([[work, Call(Action.COLLECTIVE, stream, busy_s=1e-3)]])).step_s
-        for stream in (SIDE, COMPUTE)
+        ran([work, Call(Action.COLLECTIVE, stream, busy_s=1e-3)]).step_s for stream in (SIDE, COMPUTE)
     )
     assert float(of_side) == pytest.approx(LAUNCH_S + 3e-3)
     assert float(of_compute) == pytest.approx(LAUNCH_S + 2e-3)
@@ -65,9 +69,7 @@ def test_a_collective_takes_its_input_from_its_stream():
 def test_a_host_waits_for_one_stream_or_for_all():
     start = [Call(Action.KERNEL, COMPUTE, busy_s=1e-3), Call(Action.KERNEL, SIDE, busy_s=5e-3)]
     then = Call(Action.NOTHING, gap_s=7e-3)
-    one, every = (
-        traverse(host_program([[*start, Call(kind), then]])).step_s for kind in (Action.WAIT, Action.WAIT_ALL)
-    )
+    one, every = (ran([*start, Call(kind), then]).step_s for kind in (Action.WAIT, Action.WAIT_ALL))
     assert float(one) == pytest.approx(LAUNCH_S + 8e-3)
     assert float(every) == pytest.approx(LAUNCH_S + 12e-3)
 
