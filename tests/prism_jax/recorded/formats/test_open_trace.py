@@ -88,9 +88,7 @@ def test_degrees_are_those_given_then_those_beside_then_the_highest_ranks(tmp_pa
 class FakeKineto(SimpleNamespace):
     """A stand-in that remembers what it was asked for."""
 
-    def read_kineto(
-        self, paths: Sequence[Path], rank: int | None = None, kernels: bool = False
-    ) -> tuple[OpTable, JobShape | None]:
+    def read_kineto(self, paths: Sequence[Path], *_: object) -> tuple[OpTable, JobShape | None]:
         self.asked = [path.name for path in paths]
         rows = [OpRow(1, dp, 0, 0, "work", -1, -1, 0.0, 1.0) for dp in range(len(paths))]
         return OpTable.from_rows(str(paths[0]), rows), self.job
