@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING  # noqa: E402  (the mark stands first)
 from prism_jax.core.lazy import lazy_names  # noqa: E402
 
 if TYPE_CHECKING:
-    from .cost_model.folds import step_folds as step_folds
+    from .cost_model.calibrate import step_folds as step_folds
     from .cost_model.site_fit import SiteFit as SiteFit, calibrate_runs as calibrate_runs
     from .data.clean import Measurements as Measurements
     from .engine.model import random_key as random_key
-    from .engine.settings import Settings as Settings
+    from .engine.program import Settings as Settings
     from .fitting.fit import fit as fit, measured as measured
     from .fitting.holdout import Holdout as Holdout, holdout as holdout
     from .fitting.result import Fit as Fit
 
 _NAMES = {  # module -> names, imported on first use: a fit of collectives needs nothing of the cost model
-    "cost_model.folds": "step_folds",
+    "cost_model.calibrate": "step_folds",
     "cost_model.site_fit": "SiteFit calibrate_runs",
     "data.clean": "Measurements",
     "engine.model": "random_key",
-    "engine.settings": "Settings",
+    "engine.program": "Settings",
     "fitting.fit": "fit measured",
     "fitting.holdout": "Holdout holdout",
     "fitting.result": "Fit",

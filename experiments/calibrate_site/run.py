@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.step_tables.table import read_step_rows
-from inference.cost_model.calibrate import Calibrator
-from inference.cost_model.folds import few_rows, row_data, usable, without
+from inference.cost_model.calibrate import Calibrator, few_rows, row_data, usable, without
 from inference.cost_model.site_density import calibrate_site
 from inference.cost_model.site_fit import bands, errors, helps, left_out_errors
 from inference.cost_model.site_runs import SiteRuns, kinds_of, some_of

@@ -3,7 +3,7 @@
 python experiments/calibrate_steps/run.py [--data TABLE ...] [--out JSON_OR_NC] [--draws N] [--without TEXT ...]
 python experiments/calibrate_steps/run.py --workloads-only          # what is kept of transformers stays as it is
 
-Rows of other kinds of model (`--workloads`) decide the level of the workload alone (`inference/cost_model/folds.py`).
+Rows of other kinds of model (`--workloads`) decide the level of the workload alone (`inference/cost_model/calibrate.py`).
 `--without` leaves sources out whose name holds a text; an `--out` that ends in .npz is what `prism-jax predict --fit`
 and `python -m experiments.score_steps --fit` read.
 """
@@ -21,8 +21,7 @@ import jax
 
 from experiments.calibrate_steps.workloads import with_workloads
 from experiments.step_tables.table import read_step_rows
-from inference.cost_model.calibrate import Calibrator
-from inference.cost_model.folds import row_data, thinned_rows, usable
+from inference.cost_model.calibrate import Calibrator, row_data, thinned_rows, usable
 from inference.cost_model.store import save
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import workload_of

@@ -13,8 +13,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from inference.cost_model.calibrate import Calibrator
-from inference.cost_model.folds import in_one_order, row_data, usable
+from inference.cost_model.calibrate import Calibrator, in_one_order, row_data, usable
 from inference.cost_model.step_times import TERMS
 from prism_jax.calibration.calibration import KNOBS, MISFIT, Calibration, Term
 from prism_jax.calibration.key import CalibrationKey, Level, workload_of

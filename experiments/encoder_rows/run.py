@@ -34,7 +34,7 @@ def scored(rows: list[MeasuredRow]) -> Any:
     """The encoders of every source, predicted by a calibration without it."""
     import jax
 
-    from inference.cost_model.folds import step_folds
+    from inference.cost_model.calibrate import step_folds
     from prism_jax.validation.steps import validate_steps
 
     encoders = encoders_of(rows)

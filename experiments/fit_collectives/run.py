@@ -26,8 +26,7 @@ from scipy.stats import binom
 import inference
 from experiments.common import start
 from experiments.fit_collectives.logs import Truth, logs_of_table, simulated, truth_of
-from inference.collectives.cost import band
-from inference.collectives.report import SHORT_BYTES
+from inference.collectives.report import SHORT_BYTES, band
 
 FEWEST_GOOD, LEVEL = 0.935, 0.90  # bars: share of good verdicts, 29 of 31; coverage of the intervals
 FALSE_ALARM = 1e-3  # of `--check`

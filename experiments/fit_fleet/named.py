@@ -31,7 +31,7 @@ from inference.data.clean import Measurements
 from inference.data.read import tidy
 from inference.engine.model import interval
 from inference.fleet.data import COLUMNS, fleet_data
-from inference.fleet.outliers import outliers
+from inference.fleet.measured import outliers
 from prism_jax.core.arrays import Floats
 from prism_jax.fits.report import KNOWN_TO
 

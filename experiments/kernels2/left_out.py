@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments.kernels2 import tables
 from inference.engine.model import Draws
-from inference.engine.settings import Settings
+from inference.engine.program import Settings
 from inference.fitting.fit import posterior
 from inference.kernels import data as kernels_table, predict
 from inference.kernels.data import KernelsData, log_ideal_s

@@ -22,7 +22,7 @@ from experiments.nonllm_tables.levels import MOST, Measured, fitted, measured, p
 from experiments.nonllm_tables.models import model_of
 from experiments.nonllm_tables.row import TableRow
 from experiments.nonllm_tables.tables import table_rows
-from inference.cost_model.folds import thinned_rows
+from inference.cost_model.calibrate import thinned_rows
 from prism_jax.core.arrays import Floats
 from prism_jax.validation.score import MeasuredRow
 

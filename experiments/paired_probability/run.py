@@ -19,7 +19,7 @@ import numpy as np
 from experiments.common import check, start
 from experiments.paired_probability.pairs import BINS, Pair, Reliability, per_token, picked, reliability
 from experiments.step_tables.table import read_step_rows
-from inference.cost_model.folds import step_folds
+from inference.cost_model.calibrate import step_folds
 from prism_jax.calibration.band import CalibrationCase, joint_factors
 from prism_jax.calibration.calibration import Calibration
 from prism_jax.core.arrays import Floats

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.step_tables.table import read_step_rows
-from inference.cost_model.folds import usable
+from inference.cost_model.calibrate import usable
 from prism_jax.framework.software import SOFTWARE_VALUES, Software
 from prism_jax.validation.score import MeasuredRow
 

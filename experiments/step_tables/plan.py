@@ -12,8 +12,7 @@ from typing import Any
 from experiments.step_tables.dates import date_of_record
 from experiments.step_tables.frameworks import recognised
 from experiments.step_tables.records import StepRecord, UnsupportedRowError, offloads_of_record
-from prism_jax.calibration.open_fields import Odds
-from prism_jax.calibration.usual import usual_recompute
+from prism_jax.calibration.open_fields import Odds, usual_recompute
 from prism_jax.framework.frameworks import FRAMEWORKS, framework_of
 from prism_jax.framework.software import EAGER, FUSED, LINEAR, TYPICAL, VENDOR, Software
 from prism_jax.plan.fields import DTYPES

@@ -40,9 +40,14 @@ from experiments.step_tables.samples import (
     plan_of_samples,
     sample_records,
 )
-from prism_jax.calibration.open_fields import IMBALANCE, NETWORK, USUAL_NETWORK, VIRTUAL_STAGES, Odds, imbalance_of
-from prism_jax.calibration.usual import (
+from prism_jax.calibration.open_fields import (
+    IMBALANCE,
+    NETWORK,
+    USUAL_NETWORK,
     USUAL_ROUTING,
+    VIRTUAL_STAGES,
+    Odds,
+    imbalance_of,
     usual_dtypes,
     usual_virtual_stages,
 )

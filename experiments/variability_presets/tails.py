@@ -26,8 +26,7 @@ from experiments.variability_presets.tail_model import REFERENCE_LOG2_GPUS, TAIL
 from experiments.variability_presets.temporal import configurations, step_series
 from inference.engine.laplace import fit_map
 from inference.engine.nuts import sample
-from inference.engine.program import program, traced
-from inference.engine.settings import Settings
+from inference.engine.program import Settings, program, traced
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "prism_jax" / "variability" / "presets" / "tails.json"

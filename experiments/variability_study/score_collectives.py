@@ -18,11 +18,10 @@ import jax
 import numpy as np
 import pandas as pd
 
-from inference.collectives.columns import COLUMNS
-from inference.collectives.data import CollectivesData
+from inference.collectives.data import COLUMNS, CollectivesData
 from inference.collectives.laws import LAWS
 from inference.collectives.model import Collectives
-from inference.engine.settings import Settings
+from inference.engine.program import Settings
 from inference.fitting.fit import posterior as sample
 
 ALPS = "boeschf/nccl-benchmark-on-alps-2025"

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from inference.engine.settings import Settings
+from inference.engine.program import Settings
 from inference.fitting.fit import posterior
 from inference.kernels.model import Kernels
 

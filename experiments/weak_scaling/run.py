@@ -22,8 +22,7 @@ from experiments.common import start
 from experiments.step_tables.records import read_records
 from experiments.step_tables.table import read_step_rows
 from experiments.weak_scaling.families import Family, families_of
-from inference.cost_model.calibrate import Calibrator
-from inference.cost_model.folds import row_data, thinned_rows, usable, without as left_out
+from inference.cost_model.calibrate import Calibrator, row_data, thinned_rows, usable, without as left_out
 from prism_jax import Job, ParallelPlan
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.system import catalog as systems

@@ -38,12 +38,11 @@ from prism_jax.variability.tree import Variability
 from ..engine.model import Draws, GroupScore, Model
 from ..engine.program import generator
 from . import laws, predict, report
-from .columns import COLUMNS, floats, known_op, plain_rows
-from .cost import fitted_curves, measured_collectives
-from .data import CollectivesData, from_frame, named
+from .data import COLUMNS, CollectivesData, floats, from_frame, known_op, named, plain_rows
 from .laws import steps
 from .least_squares import SHORT_BYTES, are_two_numbers_enough, draws_and_verdict, fit_laws
 from .predict import FabricPlace, find_fabric, log_centre, noise
+from .report import fitted_curves, measured_collectives
 
 MIN_SIZES = 6  # of a curve, for four parameters to be an in-sample fit and not an interpolation
 

@@ -32,8 +32,7 @@ from prism_jax.core.registry import did_you_mean
 from ..engine.laplace import inverse
 from ..engine.model import Draws
 from . import laws
-from .columns import FABRIC, known_op
-from .data import CollectivesData
+from .data import FABRIC, CollectivesData, known_op
 from .laws import DF, Ints, axis, between_knots, doublings, steps
 
 

@@ -30,7 +30,7 @@ from prism_jax.trace.step_log import FileStart, Stated, StepLog, without_warm_up
 
 from .network_tests import is_network_line
 from .raw_table import RawTable, first_bytes, hash_as_one, header_of, is_zstd
-from .tool_logs import is_gpu_header, is_monitor_line
+from .telemetry import is_gpu_header, is_monitor_line
 
 _TEXTS = {
     "submission_benchmark": "benchmark",

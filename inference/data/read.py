@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from prism_jax.core.errors import DataError
-from prism_jax.fits.collective_run import CollectiveRun
+from prism_jax.fits.models import CollectiveRun
 from prism_jax.fits.report import CleaningReport
 from prism_jax.job.read_tables import expert_columns
 from prism_jax.recorded.formats.scalar_files import is_step_table
@@ -21,15 +21,12 @@ from prism_jax.slowdowns.detectors import detector_of, read_detector
 from prism_jax.slowdowns.readings import GpuPlace
 
 from .checks import ROW, copied_rows
-from .clean import Clean, Measurements, clean, naming
+from .clean import Clean, Measurements, clean, naming, speeds_of, with_seconds
 from .columns import TO_SECONDS, DataOptions, ModelColumn, plain, resolve, understand_options, wanted
 from .formats import Format, detect, read_mlperf, read_training_log
-from .network_tests import read_network_tests
-from .pairwise import notes_on_logs
-from .rates import speeds_of, with_seconds
+from .network_tests import notes_on_logs, read_network_tests
 from .raw_table import MAX_COLUMNS, RawTable, header_of, raw_table, read_delimited, read_parquet
-from .telemetry import join_runs, join_telemetry, missing_half
-from .tool_logs import read_monitor, read_nvidia_smi
+from .telemetry import join_runs, join_telemetry, missing_half, read_monitor, read_nvidia_smi
 from .values import refuse_unknown
 
 NOTHING: Mapping[str, str] = {}

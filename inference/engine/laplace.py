@@ -27,8 +27,7 @@ from scipy.special import logsumexp
 from prism_jax.core.errors import FitError
 from prism_jax.core.processes import Progress, silent
 
-from .program import ModelProgram, PosteriorDraws, constrained, generator, independent
-from .settings import Settings
+from .program import ModelProgram, PosteriorDraws, Settings, constrained, generator, independent
 
 
 @jax.custom_jvp

@@ -24,8 +24,7 @@ from prism_jax.core.kept_work import Expected, Schema, WorkFile, identity
 from prism_jax.core.processes import Progress, silent
 
 from .laplace import Mode, mode, start_widths
-from .program import ModelProgram, PosteriorDraws, constrained
-from .settings import Settings
+from .program import ModelProgram, PosteriorDraws, Settings, constrained
 
 KEPT = jax.tree.structure((0, 0, 0))  # of a block: position, diverging, leapfrog steps
 

@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from prism_jax.core.errors import FitError
 from prism_jax.core.processes import Progress, part_of, silent
 from prism_jax.core.registry import did_you_mean
-from prism_jax.fits.collective_run import CollectiveRun
-from prism_jax.fits.models import model_named
+from prism_jax.fits.models import CollectiveRun, model_named
 from prism_jax.fits.report import Verdict
 
-from ..collectives.columns import known_op
+from ..collectives.data import known_op
 from ..collectives.model import Collectives
 from ..data.clean import Measurements, naming
 from ..data.columns import ModelColumn
@@ -32,8 +31,18 @@ from ..engine.diagnostics import one_blas_thread, verdict
 from ..engine.laplace import ADAPT_UP_TO, GOOD_K, around, fit_map, fit_svi, weighted
 from ..engine.model import Model
 from ..engine.nuts import Enough, sample
-from ..engine.program import WHOLE, ModelProgram, PosteriorDraws, columns, independent, key_of, program, together
-from ..engine.settings import METHODS, Settings
+from ..engine.program import (
+    METHODS,
+    WHOLE,
+    ModelProgram,
+    PosteriorDraws,
+    Settings,
+    columns,
+    independent,
+    key_of,
+    program,
+    together,
+)
 from .result import Fit
 
 MAX_KEY = 2**62

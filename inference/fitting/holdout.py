@@ -20,8 +20,7 @@ from prism_jax.fits.models import model_named
 from ..data.clean import Measurements, naming
 from ..engine.diagnostics import one_blas_thread
 from ..engine.model import GroupScore, Model
-from ..engine.program import generator
-from ..engine.settings import Settings
+from ..engine.program import Settings, generator
 from .fit import posterior, posterior_near
 
 # pyright: reportArgumentType=false, reportReturnType=false

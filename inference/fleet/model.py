@@ -34,7 +34,7 @@ from ..engine.diagnostics import Checks
 from ..engine.model import Draws, GroupScore, Model, interval
 from ..engine.program import Scale, traced
 from .data import COLUMNS, FleetData, fleet_data
-from .outliers import Outlier, outliers
+from .measured import Outlier, outliers, variance_shares
 from .predict import (
     POSITIVE,
     SLOW_PROB,
@@ -47,7 +47,6 @@ from .predict import (
     score_split,
     slow_chips,
 )
-from .shares import variance_shares
 
 # GPUs of one model: 1.6-14% GEMM spread over 20,000 GPUs (arXiv 2510.15596), 0.7-2% on small fleets: 0.15-7% within two
 # factors.

@@ -17,8 +17,8 @@ from ..core.use_case import OUTPUT, Argument, Message, Option, OptionGroup, use_
 from ..core.write_file import check_target, run_record
 from ..result.parameters import Seed
 from ..tables.column_map import pairs_of
-from .collective_run import CollectiveRun
 from .curves import bandwidth_curves, replicated_values
+from .models import CollectiveRun
 from .report import FitReport, KeptFitReport
 
 METHOD = (

@@ -1,17 +1,20 @@
 """The models that `prism-jax fit` fits: one line each, from which the command, its help and the model itself are found.
 
 The table lies here and not in `inference`, whose import takes JAX and NumPyro: `--help` needs the names and lines alone.
+`CollectiveRun` is what a person says of the run of a log of collectives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from .._inference_loader import inference
 from ..core.errors import FitError
 from ..core.registry import did_you_mean
+from ..core.use_case import Option, OptionGroup
 
 
 class FitModel(NamedTuple):
@@ -96,3 +99,18 @@ def model_named(name: str) -> Any:
 def columns_of(model: str, **_: Any) -> Sequence[Any]:
     """Columns of the measurements that a model takes, as `inference.data.columns.ModelColumn`."""
     return model_named(model).columns
+
+
+@dataclass(frozen=True)
+class CollectiveRun(OptionGroup):
+    """Collective and GPUs of the run, for logs that do not state them.
+
+    Attributes:
+        collective: collective: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, p2p.
+        n_gpus: GPUs (ranks) that took part.
+        n_nodes: number of nodes; default: what the log says, else eight GPUs to a node.
+    """
+
+    collective: Annotated[str | None, Option("--collective --op", "NAME")] = None
+    n_gpus: Annotated[int | None, Option("--gpus", "N", least=2, most=10_000_000)] = None
+    n_nodes: Annotated[int | None, Option("--nodes", "N", least=1, most=10_000_000)] = None

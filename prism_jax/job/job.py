@@ -19,15 +19,18 @@ from ..calibration.open_fields import (
     IMBALANCE,
     NETWORK,
     USUAL_NETWORK,
+    USUAL_ROUTING,
     VIRTUAL_STAGES,
     Odds,
     OpenField,
     imbalance_of,
     open_degrees,
     open_fields,
+    usual_dtypes,
+    usual_recompute,
     usual_software,
+    usual_virtual_stages,
 )
-from ..calibration.usual import USUAL_ROUTING, usual_dtypes, usual_recompute, usual_virtual_stages
 from ..core.content import ByContent
 from ..cost.block_cost import BlockCostModel
 from ..cost.efficiency import Efficiency

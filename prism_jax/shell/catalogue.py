@@ -10,8 +10,7 @@ from typing import Any
 
 from ..core.errors import SpecError
 from ..core.registry import Registry
-from ..fits.collective_run import CollectiveRun
-from ..fits.models import MODELS
+from ..fits.models import MODELS, CollectiveRun
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from scipy import stats
 from inference.engine.laplace import GOOD_K, Mode, fit_map, fit_svi, mode, start_widths
 from inference.engine.model import Model
 from inference.engine.nuts import DENSE_UP_TO, _kernel
-from inference.engine.program import ModelProgram, PosteriorDraws, program, traced
-from inference.engine.settings import Settings
+from inference.engine.program import ModelProgram, PosteriorDraws, Settings, program, traced
 
 Sites = dict[str, np.ndarray]
 Simulate = Callable[[Sites, np.random.Generator], Any]

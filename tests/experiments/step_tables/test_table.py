@@ -11,7 +11,7 @@ from experiments.step_tables.cluster import network_bytes_per_s
 from experiments.step_tables.memory_table import classify_rows
 from experiments.step_tables.plan import is_before_flash_attention
 from experiments.step_tables.table import count_support, read_step_rows
-from inference.cost_model.folds import usable
+from inference.cost_model.calibrate import usable
 from prism_jax.core.errors import DataError
 from prism_jax.framework.frameworks import cost_balanced_split
 from prism_jax.validation.score import MeasuredRow

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.step_tables.table import read_step_rows
-from prism_jax.calibration.open_fields import IMBALANCE, NETWORK, VIRTUAL_STAGES
-from prism_jax.calibration.usual import usual_dtypes, usual_recompute
+from prism_jax.calibration.open_fields import IMBALANCE, NETWORK, VIRTUAL_STAGES, usual_dtypes, usual_recompute
 from prism_jax.framework.frameworks import FRAMEWORKS
 from prism_jax.framework.software import TYPICAL, VENDOR
 from prism_jax.system import catalog

@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.collectives.columns import COLUMNS, floats, plain_rows
-from inference.collectives.data import CollectivesData, from_frame
+from inference.collectives.data import COLUMNS, CollectivesData, floats, from_frame, plain_rows
 from inference.collectives.laws import LAWS, log_seconds, place, priors
 from inference.collectives.model import Collectives, alpha_beta, sigmoid
 from inference.collectives.predict import FabricPlace, bridge, log_centre
-from inference.engine.settings import Settings
+from inference.engine.program import Settings
 from inference.fitting.fit import posterior as sample
 from prism_jax.core.errors import DataError, FitError
 from prism_jax.variability.families import StudentT

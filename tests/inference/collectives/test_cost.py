@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import inference.collectives.cost as cost
-from inference.collectives.cost import measured_collectives
+import inference.collectives.report as cost
 from inference.collectives.data import from_frame
+from inference.collectives.report import measured_collectives
 from prism_jax.core.errors import DataError
 from prism_jax.cost.efficiency import MeasuredTables
 from prism_jax.system import catalog

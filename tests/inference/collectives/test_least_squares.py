@@ -11,7 +11,7 @@ import pytest
 import inference
 from inference.collectives.data import from_frame
 from inference.collectives.least_squares import are_two_numbers_enough, fit_two_numbers
-from prism_jax.fits.collective_run import CollectiveRun
+from prism_jax.fits.models import CollectiveRun
 from prism_jax.fits.picture import plot_bandwidths
 
 SIZES = 2.0 ** np.arange(3, 33)

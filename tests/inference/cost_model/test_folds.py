@@ -8,8 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from inference.cost_model.calibrate import Calibrator, few_of_each, rows_of
-from inference.cost_model.folds import row_data, step_folds, thinned_rows, without
+from inference.cost_model.calibrate import Calibrator, few_of_each, row_data, rows_of, step_folds, thinned_rows, without
 from inference.cost_model.step_times import StepTimesData, seen_members
 from prism_jax.calibration.calibration import Calibration, shipped
 from prism_jax.calibration.key import Level
@@ -21,7 +20,7 @@ from tests.support.measured_rows import SITES, measured_rows, with_measured
 KEY = jax.random.key(0)
 ROWS = measured_rows()
 NOISY = measured_rows(spread=0.05, batches=(64, 128))  # enough rows, far enough apart, that a scale can be told
-MODULE = importlib.import_module("inference.cost_model.folds")
+MODULE = importlib.import_module("inference.cost_model.calibrate")
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> dict[str, StepTimesData]:
             return replace(shipped(), record=record)
 
     monkeypatch.setattr(MODULE, "Calibrator", Recorder)
-    monkeypatch.setattr("inference.cost_model.folds.stragglers", lambda jobs, progress: np.zeros(len(jobs)))
+    monkeypatch.setattr("inference.cost_model.calibrate.stragglers", lambda jobs, progress: np.zeros(len(jobs)))
     return seen
 
 

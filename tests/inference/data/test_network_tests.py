@@ -9,7 +9,7 @@ from inference.data.clean import Measurements
 from inference.data.network_tests import read_network_tests
 from inference.data.read import read_measurements
 from prism_jax.core.errors import DataError, FitError
-from prism_jax.fits.collective_run import CollectiveRun
+from prism_jax.fits.models import CollectiveRun
 from tests.inference.data.tables import COLLECTIVES, accounted, records, write
 
 UNITS = (

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inference.collectives.columns import COLUMNS
+from inference.collectives.data import COLUMNS
 from inference.data.read import read_measurements
 
 HEAD = """# nThread 1 nGpus 1 minBytes 1048576 maxBytes 1073741824 step: 2(factor)

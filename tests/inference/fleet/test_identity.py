@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 
 from inference.data.read import read_measurements, tidy
-from inference.fleet.data import COLUMNS, FleetData, fleet_data
-from inference.fleet.identity import placed
+from inference.fleet.data import COLUMNS, FleetData, fleet_data, placed
+from inference.fleet.measured import outliers
 from inference.fleet.model import FleetModel
-from inference.fleet.outliers import outliers
 from prism_jax.core.errors import DataError
 from tests.inference.fleet.fleets import TRUTH, fleet_table
 

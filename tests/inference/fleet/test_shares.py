@@ -9,9 +9,9 @@ from scipy.stats import chisquare, norm
 
 from inference.engine.program import traced
 from inference.fleet.data import FleetData, fleet_data
+from inference.fleet.measured import measured_variances, variance_shares
 from inference.fleet.model import FleetModel
 from inference.fleet.predict import FleetParameters, draw_cell_effects, log_nodes
-from inference.fleet.shares import measured_variances, variance_shares
 from prism_jax.fits.report import KNOWN_TO
 
 N_NODE, PER_NODE, N_RUN = 12, 4, 6

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.engine.settings import Settings
+from inference.engine.program import Settings
 from inference.kernels import laws as shapes
 from inference.kernels.data import KernelsData, from_frame
 from inference.kernels.model import Kernels

@@ -188,7 +188,7 @@ def test_a_cost_is_no_variability(fitted):
 
 @pytest.mark.slow
 def test_noise_and_differences_of_gpus_are_recovered_by_a_fit():
-    from inference.engine.settings import Settings
+    from inference.engine.program import Settings
     from inference.fitting.fit import posterior
 
     data = MODEL.prepare(simulated(5, n_shape=400))

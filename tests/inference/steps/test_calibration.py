@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference.engine.settings import Settings
+from inference.engine.program import Settings
 from inference.steps.data import EFFECTS, LEVEL_SD, N_SMOOTH, REFERENCE_LOG2_GPUS, SLOPE_SD, StepsData
 from inference.steps.model import LEVEL_FLOOR, StepsModel
 from inference.steps.runs import LABELS

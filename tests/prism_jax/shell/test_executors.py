@@ -12,7 +12,7 @@ import pytest
 
 import inference
 import prism_jax as pj
-from inference.cost_model.folds import step_folds
+from inference.cost_model.calibrate import step_folds
 from inference.fitting.holdout import holdout
 from prism_jax.core.content import content_hash
 from prism_jax.core.executor import Workers

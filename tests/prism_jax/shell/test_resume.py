@@ -11,7 +11,7 @@ import pytest
 
 from inference.cost_model.store import save
 from inference.data.clean import CleaningReport
-from inference.engine.settings import Settings
+from inference.engine.program import Settings
 from inference.fitting.fit import posterior
 from inference.fitting.result import Fit
 from prism_jax import write_capture
