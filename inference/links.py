@@ -32,8 +32,8 @@ from prism_jax.variability.tree import ClassVariability, Variability
 from .data.checks import groups_of
 from .data.columns import ModelColumn
 from .engine.diagnostics import Checks
-from .engine.model import Draws, GroupScore, Model, host_rng, interval
-from .engine.program import Scale
+from .engine.model import Draws, GroupScore, Model, interval
+from .engine.program import Scale, generator
 
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false
 # pyright: reportIndexIssue=false
@@ -166,7 +166,7 @@ class NodeLinks(Model[LinksData]):
     def replicate(self, data: LinksData, draws: Draws, key: Array) -> Checks:
         """Means of days over the median of their size against those of as many new units."""
         some = {name: np.asarray(value)[:N_REPLICATED] for name, value in draws.items()}
-        drawn = _of_days(data, data.scale, some, host_rng(key))
+        drawn = _of_days(data, data.scale, some, generator(key))
         return Checks(np.exp(data.mean), np.exp(drawn), "seconds of a node and day, over the median of nodes")
 
     def slowness(self, data: LinksData, draws: Draws, rng: np.random.Generator) -> np.ndarray:
@@ -209,7 +209,7 @@ class NodeLinks(Model[LinksData]):
 
     def score(self, data: LinksData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array) -> list[GroupScore]:
         """Coverage of the mean of every day of new units."""
-        rng, middle, out = host_rng(key), _middles(left_out), []
+        rng, middle, out = generator(key), _middles(left_out), []
         for name, rows in groups_of(left_out, column):
             new = links_data(rows, middle)
             known = [data.scales.index(scale) if scale in data.scales else -1 for scale in new.scales]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,18 +38,43 @@ from .engine.model import Draws, GroupScore, Model, interval
 from .engine.program import generator
 from .overlap_data import COLUMNS, COUNTERS, FEATURES, REFERENCE_S, OverlapData, from_frame, raw_features, standardised
 
-SITES = (
-    *(
-        "base_logit",
-        "base_log_extra",
-        "kernel_logit_scale",
-        "kernel_extra_scale",
-        "slope_logit_scale",
-        "slope_extra_scale",
-    ),
-    *("slope_logit_raw", "slope_extra_raw", "shape_above_one", "shift", "log_noise", "noise_slope", "tail_above_one"),
-    *("kernel_logit", "kernel_extra"),
-)
+
+class Prior(NamedTuple):
+    """Law of a site, where a fit begins, and "feature" or "kernel" where there is one for each."""
+
+    law: Any
+    begin: float
+    each: str = ""
+
+
+PRIORS = {
+    # Odds of a call being held up: 1 in 5, 1 in 50 to 4 in 5 within two standard deviations.
+    "base_logit": Prior(dist.Normal(-1.5, 1.2), -1.5),
+    # A call that is held up takes exp(0.4) = 1.5 times as long, 1.1 to 5 times within two standard deviations.
+    "base_log_extra": Prior(dist.Normal(-0.9, 0.7), -0.9),
+    # Kernels differ by up to this much (standard deviations of logit and log extra): anything from alike to unrelated.
+    "kernel_logit_scale": Prior(dist.HalfNormal(1.5), 0.7),
+    "kernel_extra_scale": Prior(dist.HalfNormal(0.7), 0.4),
+    # Features by one standard deviation: odds by at most a factor exp(0.5) or so, unless the data insist; extra by half of that.
+    "slope_logit_scale": Prior(dist.HalfNormal(0.5), 0.2),
+    "slope_extra_scale": Prior(dist.HalfNormal(0.25), 0.1),
+    "slope_logit_raw": Prior(dist.Normal(), 0.0, "feature"),
+    "slope_extra_raw": Prior(dist.Normal(), 0.0, "feature"),
+    # Log of shape - 1: coefficient of variation 0.5 to 0.9; above 1, so that no mass sits at zero
+    "shape_above_one": Prior(dist.LogNormal(0.0, 0.7), 1.0),
+    "shift": Prior(dist.HalfNormal(0.01), 0.002),  # kernels "not held up" may still take 1% longer
+    "log_noise": Prior(
+        dist.Normal(-4.2, 1.0), -4.2
+    ),  # log 0.015: repeats of one kernel under a profiler agree to 0.5-4%
+    "noise_slope": Prior(
+        dist.Normal(-0.3, 0.3), -0.3
+    ),  # short kernels are timed less well; -0.5 is independent noise per second
+    "tail_above_one": Prior(
+        dist.LogNormal(0.7, 0.7), 2.0
+    ),  # log of (degrees of freedom - 1): 2 to 9, heavy but with a mean
+    "kernel_logit": Prior(dist.Normal(), 0.0, "kernel"),
+    "kernel_extra": Prior(dist.Normal(), 0.0, "kernel"),
+}
 # [draw, row] arrays stay small; a 5% quantile of 1,000 draws has a standard error of 0.7% in probability.
 MOST_DRAWS = 1000
 
@@ -110,7 +135,7 @@ def _factors(
 ) -> Array:
     n_draw = len(draws["base_logit"])
     keep = np.unique(np.linspace(0, n_draw - 1, min(n_draw, MOST_DRAWS)).round().astype(int))
-    chosen = {name: np.asarray(draws[name])[keep] for name in SITES}
+    chosen = {name: np.asarray(draws[name])[keep] for name in PRIORS}
     return _draw(chosen, index, ratio, log_duration, features, noisy, jax.random.split(key, len(keep)))
 
 
@@ -203,22 +228,6 @@ def measured_slowdown(
     )
 
 
-# Odds of a call being held up: 1 in 5, 1 in 50 to 4 in 5 within two standard deviations.
-BASE_LOGIT = (-1.5, 1.2)
-# A call that is held up takes exp(0.4) = 1.5 times as long, 1.1 to 5 times within two standard deviations.
-BASE_LOG_EXTRA = (-0.9, 0.7)
-# Kernels differ by up to this much (standard deviations of logit and log extra): anything from alike to unrelated.
-KERNEL_LOGIT_SCALE, KERNEL_EXTRA_SCALE = 1.5, 0.7
-# Features by one standard deviation: odds by at most a factor exp(0.5) or so, unless the data insist; extra by half of that.
-SLOPE_LOGIT_SCALE, SLOPE_EXTRA_SCALE = 0.5, 0.25
-# Log of shape - 1: coefficient of variation 0.5 to 0.9; above 1, so that no mass sits at zero
-SHAPE_ABOVE_ONE = (0.0, 0.7)
-SHIFT_SCALE = 0.01  # kernels "not held up" may still take 1% longer
-LOG_NOISE = (-4.2, 1.0)  # log 0.015: repeats of one kernel under a profiler agree to 0.5-4%
-NOISE_SLOPE = (-0.3, 0.3)  # short kernels are timed less well; -0.5 is independent noise per second
-TAIL_ABOVE_ONE = (0.7, 0.7)  # log of (degrees of freedom - 1): 2 to 9, heavy but with a mean
-
-
 class OverlapModel(Model[OverlapData]):
     """The model by the name "overlap"."""
 
@@ -236,25 +245,13 @@ class OverlapModel(Model[OverlapData]):
 
     def program(self, data: OverlapData) -> None:
         """Priors on the log scale, non-centred effects (most kernels have one row), and the mixture."""
-        n_feature, n_kernel = data.features.shape[1], len(data.kernels)
+        n = {"feature": data.features.shape[1], "kernel": len(data.kernels)}
         site = {
-            "base_logit": numpyro.sample("base_logit", dist.Normal(*BASE_LOGIT)),
-            "base_log_extra": numpyro.sample("base_log_extra", dist.Normal(*BASE_LOG_EXTRA)),
-            "kernel_logit_scale": numpyro.sample("kernel_logit_scale", dist.HalfNormal(KERNEL_LOGIT_SCALE)),
-            "kernel_extra_scale": numpyro.sample("kernel_extra_scale", dist.HalfNormal(KERNEL_EXTRA_SCALE)),
-            "slope_logit_scale": numpyro.sample("slope_logit_scale", dist.HalfNormal(SLOPE_LOGIT_SCALE)),
-            "slope_extra_scale": numpyro.sample("slope_extra_scale", dist.HalfNormal(SLOPE_EXTRA_SCALE)),
-            "slope_logit_raw": numpyro.sample("slope_logit_raw", dist.Normal().expand([n_feature])),
-            "slope_extra_raw": numpyro.sample("slope_extra_raw", dist.Normal().expand([n_feature])),
-            "shape_above_one": numpyro.sample("shape_above_one", dist.LogNormal(*SHAPE_ABOVE_ONE)),
-            "shift": numpyro.sample("shift", dist.HalfNormal(SHIFT_SCALE)),
-            "log_noise": numpyro.sample("log_noise", dist.Normal(*LOG_NOISE)),
-            "noise_slope": numpyro.sample("noise_slope", dist.Normal(*NOISE_SLOPE)),
-            "tail_above_one": numpyro.sample("tail_above_one", dist.LogNormal(*TAIL_ABOVE_ONE)),
+            name: numpyro.sample(name, prior.law.expand([n[prior.each]]) if prior.each else prior.law)
+            for name, prior in PRIORS.items()
         }
-        effect_logit = jnp.asarray(numpyro.sample("kernel_logit", dist.Normal().expand([n_kernel])))[data.kernel]
-        effect_extra = jnp.asarray(numpyro.sample("kernel_extra", dist.Normal().expand([n_kernel])))[data.kernel]
-        at = overlap_data.terms(site, data.features, data.log_duration, effect_logit, effect_extra)
+        effects = (jnp.asarray(site[name])[data.kernel] for name in ("kernel_logit", "kernel_extra"))
+        at = overlap_data.terms(site, data.features, data.log_duration, *effects)
         density = overlap_data.log_density(jnp.asarray(data.log_factor), jnp.asarray(data.overlap_ratio), at)
         numpyro.factor("log_factor", jnp.where(data.used, density, 0.0).sum())
 
@@ -262,24 +259,9 @@ class OverlapModel(Model[OverlapData]):
         """Prior centres; noise from the quartiles of rows that took no more than a tenth longer."""
         calm = data.log_factor[np.abs(data.log_factor) < 0.1]
         spread = float(np.subtract(*np.quantile(calm, [0.75, 0.25]))) / 1.35 if len(calm) > 3 else 0.0
-        n_feature, n_kernel = data.features.shape[1], len(data.kernels)
-        return {
-            "base_logit": np.asarray(BASE_LOGIT[0]),
-            "base_log_extra": np.asarray(BASE_LOG_EXTRA[0]),
-            "kernel_logit_scale": np.asarray(0.7),
-            "kernel_extra_scale": np.asarray(0.4),
-            "slope_logit_scale": np.asarray(0.2),
-            "slope_extra_scale": np.asarray(0.1),
-            "slope_logit_raw": np.zeros(n_feature),
-            "slope_extra_raw": np.zeros(n_feature),
-            "shape_above_one": np.asarray(1.0),
-            "shift": np.asarray(0.002),
-            "log_noise": np.asarray(np.log(max(spread, 0.002))),
-            "noise_slope": np.asarray(NOISE_SLOPE[0]),
-            "tail_above_one": np.asarray(2.0),
-            "kernel_logit": np.zeros(n_kernel),
-            "kernel_extra": np.zeros(n_kernel),
-        }
+        shape = {"": (), "feature": data.features.shape[1:], "kernel": (len(data.kernels),)}
+        begin = {name: np.full(shape[prior.each], prior.begin) for name, prior in PRIORS.items()}
+        return begin | {"log_noise": np.asarray(np.log(max(spread, 0.002)))}
 
     def describe(self, data: OverlapData, draws: Draws) -> dict[str, Any]:
         """Effect sizes, whether "no slowdown" is beaten, kernels that are held up, and the sentence that says so."""

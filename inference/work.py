@@ -36,8 +36,8 @@ from prism_jax.workload.transformer.routing import LEAST_DRIFT, LEAST_GINI, MOST
 from .data.checks import groups_of, texts_of
 from .data.columns import ModelColumn
 from .engine.diagnostics import Checks
-from .engine.model import Draws, GroupScore, Model, host_rng, interval
-from .engine.program import Scale
+from .engine.model import Draws, GroupScore, Model, interval
+from .engine.program import Scale, generator
 
 # pyright: reportArgumentType=false, reportCallIssue=false
 # (of pandas without stubs, every expression may be of any type)
@@ -153,7 +153,7 @@ class LengthsModel(Model[LengthsData]):
         n = int(min(data.count.sum(), MOST_SHOWN))
         at = np.searchsorted(np.cumsum(data.count) / data.count.sum(), (np.arange(n) + 0.5) / n)
         level, spread = (np.asarray(draws[name])[:N_REPLICATED, None] for name in ("level", "spread"))
-        drawn = np.maximum(np.rint(np.exp(level + spread * host_rng(key).standard_normal((len(level), n)))), 1.0)
+        drawn = np.maximum(np.rint(np.exp(level + spread * generator(key).standard_normal((len(level), n)))), 1.0)
         longest = np.exp(data.log_cut) if data.n_cut > 0 else np.inf
         return Checks(data.tokens[at], np.minimum(drawn, longest), "tokens of a document")
 
@@ -272,7 +272,7 @@ class RoutingModel(Model[RoutingData]):
 
     def replicate(self, data: RoutingData, draws: Draws, key: Array) -> Checks:
         """Loads of experts over their mean in some groups, against as many of the Dirichlet distribution."""
-        n_expert, rng = data.tokens.shape[1], host_rng(key)
+        n_expert, rng = data.tokens.shape[1], generator(key)
         some = np.linspace(0, len(data.tokens) - 1, min(len(data.tokens), MOST_GROUPS)).astype(int)
         tokens, a = data.tokens[some], np.ravel(draws["concentration"])[:N_REPLICATED, None, None]
         n, shown = tokens.sum(axis=1).astype(np.int64), np.linspace(0, tokens.size - 1, min(tokens.size, MOST_SHOWN))

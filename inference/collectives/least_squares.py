@@ -33,11 +33,11 @@ from prism_jax.fits.report import Verdict
 
 from . import laws
 from .data import CollectivesData
-from .laws import DF, FEWEST, Ints, doublings
+from .laws import DF, FEWEST, SMALLEST_SPREAD, Ints, doublings
 
 MOST_LEFT, MOST_LEFT_BY_LAW = 0.05, 0.10  # of log seconds: of two numbers, and of the whole law
 ROUNDS = 3  # of the fit and the spread that it leaves
-FIRST_SPREAD, SMALLEST_SPREAD = 0.1, 1e-3  # of log seconds
+FIRST_SPREAD = 0.1  # of log seconds
 MOST_ALIKE = 0.9
 SIDE = 1e-30  # step along the imaginary axis: derivatives without cancellation (Squire and Trapp, SIAM Review 40, 1998)
 N_DRAW = 1000  # behind the intervals

@@ -33,7 +33,7 @@ from ..engine.laplace import inverse
 from ..engine.model import Draws
 from . import laws
 from .data import FABRIC, CollectivesData, known_op
-from .laws import DF, Ints, axis, between_knots, doublings, steps
+from .laws import DF, SMALLEST_SPREAD, Ints, axis, between_knots, doublings, steps
 
 
 def log_likelihood(data: CollectivesData, off: Any, variance: Any, scale: Any, profile: Any) -> Any:
@@ -118,7 +118,6 @@ def _times(matrix: Floats, vector: Floats) -> Floats:
     return np.einsum("...ij,...j->...i", matrix, vector)
 
 
-SMALLEST_SPREAD = 1e-3  # of log seconds: nccl-tests prints two to four digits
 FABRIC_NOISE = 0.5  # fabrics differ by a factor 1.6 in unevenness and in noise
 
 

@@ -30,7 +30,15 @@ import numpy as np
 
 from prism_jax.calibration.calibration import DEGREES, KNOBS, MISFIT, Calibration, Term, linked
 from prism_jax.calibration.key import CalibrationKey, Level
-from prism_jax.calibration.surrogate import MOST, ResidualGP, StepSurrogate, sensitivities, surrogate_seconds, weight_of
+from prism_jax.calibration.surrogate import (
+    MOST,
+    ResidualGP,
+    StepSurrogate,
+    parts_of_outline,
+    sensitivities,
+    surrogate_seconds,
+    weight_of,
+)
 from prism_jax.core.arrays import Floats
 from prism_jax.core.errors import FitError
 from prism_jax.cost.efficiency import OF_SECONDS, CostCorrection
@@ -76,9 +84,7 @@ class SiteDensity:
         runs = padded(runs)
         self._wider = np.where(runs.has_experts > 0.0, prior.expert_misfit, 1.0)
         self._weight, self._measured = runs.weight, runs.log_measured
-        self._runs: dict[str, Any] = {
-            item.name: jnp.asarray(getattr(runs, item.name)) for item in fields(StepSurrogate)
-        }
+        self._runs: dict[str, Any] = {name: jnp.asarray(part) for name, part in parts_of_outline(runs).items()}
         self._runs |= {"left_out": jnp.asarray(runs.left_out), "apart": jnp.asarray(prior.apart[runs.kind])}
         self._prior = tuple(jnp.asarray(value) for value in (prior.mean, prior.factor, prior.site_sd))
         self.n_dim = len(KNOBS) + 1

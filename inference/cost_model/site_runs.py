@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from prism_jax.calibration.calibration import KNOBS, Calibration
 from prism_jax.calibration.key import CalibrationKey, workload_of
-from prism_jax.calibration.surrogate import StepSurrogate, alike, sensitivities, stack, surrogate_seconds
+from prism_jax.calibration.surrogate import (
+    StepSurrogate,
+    alike,
+    parts_of_outline,
+    sensitivities,
+    stack,
+    surrogate_seconds,
+)
 from prism_jax.core.arrays import Floats
 from prism_jax.core.content import content_hash
 from prism_jax.core.errors import DataError
@@ -198,9 +205,8 @@ def site_runs(
     of_site = replace(calibration, site=np.zeros(calibration.n_draw)) if calibration.site is None else calibration
     told = [replace(run.job, framework=software, calibration=of_site) for run in runs]
     jobs = [costed(job) for job in told]
-    outlines = stack([one.outline for one in jobs])
     made = SiteRuns(
-        **{item.name: getattr(outlines, item.name) for item in fields(StepSurrogate)},
+        **parts_of_outline(stack([one.outline for one in jobs])),
         log_measured=np.log([run.measured_s for run in runs]),
         left_out=np.zeros(len(runs)) if left_out is None else left_out,
         has_experts=np.array([float(run.job.model.has_experts) for run in runs]),

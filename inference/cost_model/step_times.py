@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
@@ -34,7 +34,7 @@ from numpyro.distributions import StudentT
 from prism_jax.calibration.calibration import DEGREES, KNOBS, MISFIT, SITE_DEGREES, Calibration, Term, linked
 from prism_jax.calibration.key import LEVELS, STEP, CalibrationKey, Level
 from prism_jax.calibration.open_fields import OpenField
-from prism_jax.calibration.surrogate import StepSurrogate, surrogate_seconds
+from prism_jax.calibration.surrogate import StepSurrogate, parts_of_outline, surrogate_seconds
 from prism_jax.cost.efficiency import CostCorrection
 
 
@@ -248,8 +248,7 @@ def step_times_data(
         for level, found in labels.items()
     }
     count = np.bincount(index["site"], minlength=len(names["site"]))[index["site"]]
-    arrays: dict[str, Any] = {item.name: getattr(stacked, item.name) for item in fields(StepSurrogate)}
-    arrays |= {field_of(level): value for level, value in index.items()}
+    arrays = parts_of_outline(stacked) | {field_of(level): value for level, value in index.items()}
     return StepTimesData(
         **arrays,
         log_measured=np.log(np.asarray(measured_s, dtype=float)),

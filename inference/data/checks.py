@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -70,23 +71,17 @@ def refuse_numbers(
         DataError: the first of them, by its row.
     """
     what = "a date with its zone, or seconds since 1970" if column.instant else "a number"
-    _refuse(source, column, raw, alive & is_text, f"is not {what}. Correct the row.")
-    _refuse(source, column, raw, alive & np.isinf(value), "is infinite. Correct the row.")
+    refuse = partial(_refuse, source, column, raw)
+    refuse(alive & is_text, f"is not {what}. Correct the row.")
+    refuse(alive & np.isinf(value), "is infinite. Correct the row.")
     if column.required:
-        _refuse(source, column, raw, alive & np.isnan(value), "is missing. Fill it in, or leave the row out.")
+        refuse(alive & np.isnan(value), "is missing. Fill it in, or leave the row out.")
     with np.errstate(invalid="ignore"):
         late = column.instant & (value > YEAR_2200_S)
-        _refuse(
-            source,
-            column,
-            raw,
-            alive & late,
-            "is after the year 2200. Write seconds since 1970, not milliseconds.",
-        )
-        low, bound = (
-            (value <= 0.0, "above 0") if column.positive else (value < column.least, f"at least {column.least:g}")
-        )
-    _refuse(source, column, raw, alive & low, f"must be {bound}. Correct the row.")
+        low = value <= 0.0 if column.positive else value < column.least
+    refuse(alive & late, "is after the year 2200. Write seconds since 1970, not milliseconds.")
+    bound = "above 0" if column.positive else f"at least {column.least:g}"
+    refuse(alive & low, f"must be {bound}. Correct the row.")
 
 
 def refuse_no_zone(source: str, column: ModelColumn, raw: pd.Series, alive: NDArray[np.bool_]) -> str:

@@ -72,6 +72,11 @@ def as_floats(values: pd.Series) -> NDArray[np.float64]:
     return np.asarray(cast(Any, values).to_numpy(np.float64, na_value=np.nan), np.float64)
 
 
+def parsed(texts: NDArray[np.object_]) -> NDArray[np.float64]:
+    """Texts as numbers; NaN where one is none."""
+    return np.asarray(pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce"), np.float64)
+
+
 def hash_rows(frame: pd.DataFrame, names: Iterable[str] | None = None) -> Hashes:
     """Hash of every row: the sum of `hash_column` over its columns, or over those that are named."""
     total = np.zeros(len(frame), np.uint64)
@@ -87,7 +92,7 @@ def hash_column(values: pd.Series) -> Hashes:
         return _hash_numbers(as_floats(values)) * salt
     codes, uniques = pd.factorize(values.astype(object).map(str).where(values.notna(), None))
     texts = np.asarray(uniques, object)
-    number = np.asarray(pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce"), np.float64)
+    number = parsed(texts)
     hashes = np.where(np.isnan(number), _hash_array(texts), _hash_numbers(number))
     return np.append(hashes, np.uint64(0))[codes] * salt  # code -1 is blank
 
@@ -377,12 +382,8 @@ def _check_size(path: Path, metadata) -> None:
 def _is_nested(kind) -> bool:
     import pyarrow.types as types
 
-    return (
-        types.is_nested(kind)
-        or types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_fixed_size_binary(kind)
-    )
+    binary = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    return types.is_nested(kind) or any(each(kind) for each in binary)
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:

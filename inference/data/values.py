@@ -31,7 +31,7 @@ from .columns import (
     unit_column,
     where_column,
 )
-from .raw_table import RawTable, as_floats, column_of
+from .raw_table import RawTable, as_floats, column_of, parsed
 
 BLANKS = frozenset(
     ("", "-", "--", "n/a", "na", "nan", "none", "null", "not supported", "unknown error", "not available")
@@ -85,15 +85,6 @@ def labels(values: pd.Series) -> pd.Series:
     return pd.Series(texts.array.take(codes, allow_fill=True), index=values.index)
 
 
-def as_numbers(texts: pd.Series) -> NDArray[np.float64]:
-    """Texts as numbers; NaN where one is none."""
-    return _parsed(texts.to_numpy(object))
-
-
-def _parsed(texts: NDArray[np.object_]) -> NDArray[np.float64]:
-    return np.asarray(pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce"), np.float64)
-
-
 def _label(value: object) -> str | float:
     if isinstance(value, (float, np.floating)) and np.isfinite(value) and float(value).is_integer():
         return str(int(value))
@@ -103,7 +94,7 @@ def _label(value: object) -> str | float:
 
 def _text_numbers(texts: NDArray[np.object_], column: ModelColumn) -> Numbers:
     blank = np.array([text.strip("[]").lower() in BLANKS for text in texts], bool)
-    value = np.where(blank, np.nan, _parsed(texts))
+    value = np.where(blank, np.nan, parsed(texts))
     rest = np.isnan(value) & ~blank
     beside = None
     if rest.any() and family(column):
@@ -124,7 +115,7 @@ def _with_units(texts: NDArray[np.object_], suffix: str) -> tuple[NDArray[np.flo
     factors = {spelling: FACTORS[suffix][unit] for spelling, unit in SPELLINGS[suffix].items()}
     parts = [_WITH_UNIT.match(text) for text in texts]
     factor = np.array([factors.get(part[2].lower(), np.nan) if part else np.nan for part in parts], np.float64)
-    number = _parsed(np.array([part[1] if part else "" for part in parts], object))
+    number = parsed(np.array([part[1] if part else "" for part in parts], object))
     return np.where(np.isnan(factor), np.nan, number), factor
 
 
@@ -240,8 +231,7 @@ def equals(values: pd.Series, text: str) -> NDArray[np.bool_]:
         return same
     if pd.api.types.is_numeric_dtype(values):
         return same | np.isclose(as_floats(values), number, rtol=1e-12, atol=0.0)
-    numeric = as_numbers(labels(values))
-    return same | (numeric == number)
+    return same | (parsed(labels(values).to_numpy(object)) == number)
 
 
 def refuse_unknown(

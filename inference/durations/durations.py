@@ -132,7 +132,7 @@ def _weibull(low: np.ndarray, high: np.ndarray, theta: np.ndarray) -> tuple[np.n
     a, b = (_hazard(edge, theta) for edge in (low, high))
     with np.errstate(divide="ignore", invalid="ignore"):
         inside = -a + np.log(-np.expm1(-(b - a)))
-    return np.maximum(np.nan_to_num(inside, nan=NEVER, neginf=NEVER), NEVER), np.maximum(-a, NEVER)
+    return _at_least_never(inside), np.maximum(-a, NEVER)
 
 
 def _hazard(edge: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -152,7 +152,7 @@ def _log_normal(low: np.ndarray, high: np.ndarray, theta: np.ndarray) -> tuple[n
         upper, lower = log_ndtr(b), log_ndtr(a)
         inside = upper + np.log(-np.expm1(np.minimum(lower - upper, 0.0)))
         after = log_ndtr(-np.where(flip, -b, a))
-    return np.maximum(np.nan_to_num(inside, nan=NEVER, neginf=NEVER), NEVER), np.maximum(after, NEVER)
+    return _at_least_never(inside), np.maximum(after, NEVER)
 
 
 CHUNK = 1_000_000  # numbers at once
@@ -168,7 +168,11 @@ def _cdf(edge: np.ndarray, theta: np.ndarray, share: float, apart: float) -> np.
 
 def _log(prob: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.maximum(np.nan_to_num(np.log(prob), nan=NEVER, neginf=NEVER), NEVER)
+        return _at_least_never(np.log(prob))
+
+
+def _at_least_never(log_prob: np.ndarray) -> np.ndarray:
+    return np.maximum(np.nan_to_num(log_prob, nan=NEVER, neginf=NEVER), NEVER)
 
 
 Grid = tuple[np.ndarray, np.ndarray]
@@ -261,6 +265,19 @@ def some_of(draws: Mapping[str, Any], n_draw: int) -> dict[str, np.ndarray]:
     """Draws that stand for all where each costs a sum over grids: `MOST_DRAWS` of them, evenly spaced."""
     keep = np.unique(np.linspace(0, n_draw - 1, min(n_draw, MOST_DRAWS)).round().astype(int))
     return {name: np.asarray(value)[keep] for name, value in draws.items()}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Laws of the times of one group: numbers of laws [draw], log medians and log spreads [draw, 2]."""
+
+    law: np.ndarray
+    theta: np.ndarray
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Standard deviation of log times, [draw]."""
+        return np.exp(self.theta[:, 1])
 
 
 def drawn(

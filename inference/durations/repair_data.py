@@ -287,52 +287,48 @@ def from_frame(frame: pd.DataFrame) -> RepairsData:
     Raises:
         DataError: too many systems, downs outside the watch, or a single event in all.
     """
-    logs, notes = _logs(frame)
-    n_event = np.array([float(len(log.sizes)) for log in logs.values()])
+    named, notes = _logs(frame)
+    logs = list(named.values())
+    n_event = np.array([float(len(log.sizes)) for log in logs])
     if n_event.max() < 2:
         raise DataError("column start_time: no system has two events, so that there is no time between failures")
-    counted = {name: [getattr(log, name) for log in logs.values()] for name in QUANTITIES}
-    shift = {name: [_per_node(log, name) for log in logs.values()] for name in QUANTITIES}
-    grids = [
-        durations.stacked(
-            [
-                durations.on_grids(counted[name], law, (centre, SPREAD_CENTRE), (WIDTH, SPREAD_WIDTH), shift[name])
-                for name, centre in zip(QUANTITIES, CENTRE, strict=True)
-            ]
-        )
-        for law in durations.LAWS
-    ]
-    lines = durations.stacked(
-        [
-            durations.on_grids(counted[name], "exponential", (centre,), (WIDTH,), shift[name])
-            for name, centre in zip(QUANTITIES, CENTRE, strict=True)
-        ]
+    counted = {name: [getattr(log, name) for log in logs] for name in QUANTITIES}
+
+    def on_grids(law: str, centre: tuple[float, ...], width: tuple[float, ...]) -> Grid:
+        """Likelihoods of all quantities; a system of N nodes has events N times as often as one of its nodes."""
+        per_node = [float(np.log(log.n_node)) for log in logs]
+        shift = {"between": per_node}
+        each = zip(QUANTITIES, CENTRE, strict=True)
+        grids = [durations.on_grids(counted[name], law, (at, *centre), width, shift.get(name, ())) for name, at in each]
+        return durations.stacked(grids)
+
+    points, log_weight = durations.stacked(
+        [on_grids(law, (SPREAD_CENTRE,), (WIDTH, SPREAD_WIDTH)) for law in durations.LAWS]
     )
-    multi = [log.sizes[log.sizes > 1] for log in logs.values()]
-    exponents = durations.stacked(
-        [exponents_on_line(one, log.n_node) for one, log in zip(multi, logs.values(), strict=True)]
-    )
-    alike = durations.stacked([alike_on_line(log.alone, log.n_node) for log in logs.values()])
-    n_down = np.array([float(log.sizes.sum()) for log in logs.values()])
+    median, median_log_weight = on_grids("exponential", (), (WIDTH,))
+    multi = [log.sizes[log.sizes > 1] for log in logs]
+    exponents = durations.stacked([exponents_on_line(one, log.n_node) for one, log in zip(multi, logs, strict=True)])
+    alike = durations.stacked([alike_on_line(log.alone, log.n_node) for log in logs])
+    n_down = np.array([float(log.sizes.sum()) for log in logs])
     return RepairsData(
-        systems=tuple(logs),
-        n_node=np.array([log.n_node for log in logs.values()]),
+        systems=tuple(named),
+        n_node=np.array([log.n_node for log in logs]),
         n_event=n_event,
         n_down=n_down,
-        watched_s=np.array([log.watched_s for log in logs.values()]),
+        watched_s=np.array([log.watched_s for log in logs]),
         grouped=np.array([float(one.sum()) for one in multi]) / n_down,
-        named=np.array([float(log.named) for log in logs.values()]),
-        theta=np.stack([points for points, _ in grids]),
-        log_weight=np.stack([weight for _, weight in grids]),
-        median=lines[0][..., 0],
-        median_log_weight=lines[1],
+        named=np.array([float(log.named) for log in logs]),
+        theta=points,
+        log_weight=log_weight,
+        median=median[..., 0],
+        median_log_weight=median_log_weight,
         log_width=np.array([[one.log_width for one in counted[name]] for name in QUANTITIES]),
         n_multi=np.array([float(len(one)) for one in multi]),
         exponent=exponents[0],
         exponent_log_weight=exponents[1],
         alike=alike[0],
         alike_log_weight=alike[1],
-        log_which=np.array([log.log_which for log in logs.values()]),
+        log_which=np.array([log.log_which for log in logs]),
         notes=notes,
     )
 
@@ -367,11 +363,6 @@ def _notes(node: np.ndarray, end: np.ndarray, total: np.ndarray) -> tuple[str, .
     if unsized:
         notes.append("nodes_total is not given everywhere: the nodes that failed are taken for all nodes there")
     return tuple(notes)
-
-
-def _per_node(log: SystemLog, name: str) -> float:
-    """A system of N nodes has events N times as often as one of its nodes."""
-    return float(np.log(log.n_node)) if name == "between" else 0.0
 
 
 def _most(values: np.ndarray) -> float:

@@ -11,7 +11,6 @@ independent nodes, which renew one by one by the law of `of_node`; all are densi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -30,7 +29,7 @@ from prism_jax.horizon.reliability import Hazard, Reliability
 from ..data.checks import groups_of
 from ..engine.model import Draws, GroupScore, Model, interval
 from . import durations
-from .durations import of_line, of_pairs
+from .durations import Parameters, of_line, of_pairs
 from .repair_data import (
     ALIKE,
     CENTRE,
@@ -83,37 +82,9 @@ def of_shares(n_multi: Array, n_event: Array, share: Any, concentration: Any) ->
 HOUR_S = 3600.0
 
 
-@dataclass(frozen=True)
-class RepairParameters:
-    """Law of the times of one system.
-
-    Attributes:
-        is_weibull: or else log-normal, [draw].
-        theta: log median and log spread, [draw, 2].
-    """
-
-    is_weibull: np.ndarray
-    theta: np.ndarray
-
-    @property
-    def median_s(self) -> np.ndarray:
-        """Seconds, [draw]."""
-        return np.exp(self.theta[:, 0])
-
-    @property
-    def spread(self) -> np.ndarray:
-        """Standard deviation of log times, [draw]."""
-        return np.exp(self.theta[:, 1])
-
-    @property
-    def mean_s(self) -> np.ndarray:
-        """Seconds, [draw]."""
-        return durations.mean_s(self.is_weibull, self.theta)
-
-
 def parameters(
     data: RepairsData, draws: Draws, quantity: str, system: str | None, rng: np.random.Generator
-) -> RepairParameters:
+) -> Parameters:
     """Parameters of a system; of a system of one node where they are of times between events."""
     index = QUANTITIES.index(quantity)
     mean = np.stack([draws["location"][:, index], draws["log_spread"][:, index]], axis=-1)
@@ -121,8 +92,7 @@ def parameters(
     weibull = np.asarray(draws["weibull"])[:, index]
     at = None if system is None else data.systems.index(system)
     grid = None if at is None else (data.theta[:, index, at], data.log_weight[:, index, at])
-    law, theta = durations.drawn(mean, sd, np.stack([weibull, 1.0 - weibull], axis=-1), grid, rng)
-    return RepairParameters(law == 0, theta)
+    return Parameters(*durations.drawn(mean, sd, np.stack([weibull, 1.0 - weibull], axis=-1), grid, rng))
 
 
 def events_per_node_h(data: RepairsData, draws: Draws, system: str | None, rng: np.random.Generator) -> np.ndarray:
@@ -130,7 +100,8 @@ def events_per_node_h(data: RepairsData, draws: Draws, system: str | None, rng: 
     at = -1 if system is None else data.systems.index(system)
     if at >= 0 and data.watched_s[at] > 0.0:  # counted, as means of broad laws are a matter of their tails
         return rng.gamma(data.n_event[at], size=len(draws["share"])) / (data.n_node[at] * data.watched_s[at]) * HOUR_S
-    return HOUR_S / parameters(data, draws, "between", system, rng).mean_s
+    found = parameters(data, draws, "between", system, rng)
+    return HOUR_S / durations.mean_s(found.law == 0, found.theta)
 
 
 def nodes_lost(data: RepairsData, draws: Draws, system: str | None, rng: np.random.Generator) -> np.ndarray:
@@ -162,7 +133,7 @@ def _figures(data: RepairsData, draws: Draws, system: str | None, rng: np.random
         "node_hours_between_events": interval(1.0 / events_per_node_h(data, draws, system, rng)),
         "spread_between_events": interval(between.spread),
         "nodes_lost": interval(nodes_lost(data, draws, system, rng)),
-        "repair_median_h": interval(repair.median_s / HOUR_S),
+        "repair_median_h": interval(np.exp(repair.theta[:, 0]) / HOUR_S),
         "repair_spread": interval(repair.spread),
     }
 

@@ -18,7 +18,6 @@ the chain rule, of every spell given those before it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -35,7 +34,7 @@ from prism_jax.core.registry import did_you_mean
 from ..data.checks import groups_of
 from ..engine.model import Draws, GroupScore, Model, interval
 from ..engine.program import ModelPart
-from .durations import chosen, drawn, some_of
+from .durations import Parameters, chosen, drawn, some_of
 from .revocation_data import CLASSES, COLUMNS, FAMILIES, QUANTITIES, SHAPES_OF, TRAITS, RevocationData, from_frame
 from .revocation_populations import (
     LOSSES,
@@ -104,14 +103,6 @@ FEWEST_SPELLS = 20  # and gaps of a group that an unseen one may be like
 FEWEST_ZONES = 4  # of such groups
 
 
-@dataclass(frozen=True)
-class SpellParameters:
-    """Parameters of the spells (or gaps) of one group: numbers of laws [draw], log medians and log spreads [draw, 2]."""
-
-    law: np.ndarray
-    theta: np.ndarray
-
-
 def title(data: RevocationData, at: int) -> str:
     """A group by name: "us-east-1a V100 x16 preemption"."""
     parts = [data.zones[at], data.gpus[at], f"x{data.n_node[at]:g}" if data.n_node[at] > 1 else "", data.kinds[at]]
@@ -121,11 +112,6 @@ def title(data: RevocationData, at: int) -> str:
 def trait_of(data: RevocationData, at: int | None) -> np.ndarray:
     """Traits of a group [trait]; of an unseen one those of the group in the middle."""
     return np.median(data.trait, axis=0) if at is None else data.trait[at]
-
-
-def unseen(data: RevocationData, draws: Draws) -> FittedSpells:
-    """Capacity of a zone that was not seen."""
-    return of_group(data, draws, data, None, chosen_families(data, draws))
 
 
 def of_group(
@@ -197,12 +183,12 @@ def _alike(data: RevocationData, trait: np.ndarray) -> list[list[int]]:
 
 def _like_one(
     data: RevocationData, draws: Draws, found: FamilyChoice, alike: list[list[int]], rng: np.random.Generator
-) -> list[SpellParameters]:
+) -> list[Parameters]:
     """Spells and gaps of a group of a zone, another one by draw."""
     n_draw = len(draws["concentration"])
     zones = rng.integers(len(alike), size=n_draw)
     chosen = np.array([groups[rng.integers(len(groups))] for groups in (alike[zone] for zone in zones)])
-    both = [SpellParameters(np.zeros(n_draw, dtype=int), np.zeros((n_draw, 2))) for _ in found.family]
+    both = [Parameters(np.zeros(n_draw, dtype=int), np.zeros((n_draw, 2))) for _ in found.family]
     for at in np.unique(chosen).tolist():
         own = chosen == at
         drawn = {name: np.asarray(value)[own] for name, value in draws.items()}
@@ -215,18 +201,18 @@ def _like_one(
 def spells(
     data: RevocationData, draws: Draws, quantity: int, family: int, at: int | None, trait: np.ndarray,
     rng: np.random.Generator,
-) -> SpellParameters:  # fmt: skip
+) -> Parameters:  # fmt: skip
     """Parameters of the spells of a group under one family."""
     site = of_population(draws, FAMILIES[family], quantity)
     location, n_draw = site["location"] + site["slope"] @ trait, len(site["location"])
     if FAMILIES[family] == "exponential":
-        mean, sd = location[:, None], site["between_sd"][:, None]
-        log_s = (
-            mean[:, 0] + sd[:, 0] * rng.standard_normal(n_draw)
-            if at is None
-            else _on_line(data, quantity, at, mean, sd, rng)
-        )
-        return SpellParameters(np.zeros(n_draw, dtype=int), np.stack([log_s, np.full(n_draw, np.log(EULER))], axis=-1))
+        if at is None:
+            log_s = location + site["between_sd"] * rng.standard_normal(n_draw)
+        else:
+            line = data.median[quantity, at]
+            prior = 0.5 * ((line - location[:, None]) / site["between_sd"][:, None]) ** 2
+            log_s = line[chosen(data.median_log_weight[quantity, at] - prior, rng)]
+        return Parameters(np.zeros(n_draw, dtype=int), np.stack([log_s, np.full(n_draw, np.log(EULER))], axis=-1))
     shapes = np.array(SHAPES_OF[FAMILIES[family]])
     mean, sd = (
         np.stack([location, site["log_spread"]], axis=-1),
@@ -234,15 +220,7 @@ def spells(
     )
     grid = None if at is None else (data.theta[shapes, quantity, at], data.log_weight[shapes, quantity, at])
     law, theta = drawn(mean, sd, site.get("shape_share", np.ones((n_draw, 1))), grid, rng)
-    return SpellParameters(shapes[law], theta)
-
-
-def _on_line(
-    data: RevocationData, quantity: int, at: int, mean: np.ndarray, sd: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Log medians of a group under the exponential law, [draw]."""
-    line = data.median[quantity, at]
-    return line[chosen(data.median_log_weight[quantity, at] - 0.5 * ((line - mean) / sd) ** 2, rng)]
+    return Parameters(shapes[law], theta)
 
 
 def _slope(draws: Draws, quantity: int, family: int) -> np.ndarray:
@@ -261,7 +239,7 @@ def _figures(data: RevocationData, draws: Draws, at: int | None, found: FamilyCh
     for index, name in enumerate(QUANTITIES):
         spell = spells(data, draws, index, int(found.family[index]), at, trait_of(data, at), rng)
         out[f"{name}_median_h"] = interval(np.exp(spell.theta[:, 0]) / 3600.0)
-        out[f"{name}_log_sd"] = interval(np.exp(spell.theta[:, 1]))
+        out[f"{name}_log_sd"] = interval(spell.spread)
     return out
 
 
@@ -354,14 +332,13 @@ class Revocation(Model[RevocationData]):
         Raises:
             FitError: no such zone.
         """
-        if zone is None:
-            return unseen(data, draws)
-        if zone not in data.zones:
-            raise FitError(f"zone {zone!r} is not in the fit{did_you_mean(zone, sorted(set(data.zones)))}")
-        of_zone = [at for at, name in enumerate(data.zones) if name == zone]
-        return of_group(
-            data, draws, data, max(of_zone, key=lambda at: data.n_spell[:, at].sum()), chosen_families(data, draws)
-        )
+        at = None
+        if zone is not None:
+            of_zone = [at for at, name in enumerate(data.zones) if name == zone]
+            if not of_zone:
+                raise FitError(f"zone {zone!r} is not in the fit{did_you_mean(zone, sorted(set(data.zones)))}")
+            at = max(of_zone, key=lambda at: data.n_spell[:, at].sum())
+        return of_group(data, draws, data, at, chosen_families(data, draws))
 
     def score(
         self, data: RevocationData, draws: Draws, left_out: pd.DataFrame, column: str, key: Array

@@ -11,13 +11,11 @@ with four factors of 252 rows took 0.8 s, not 5 ms.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from threadpoolctl import threadpool_limits
 
@@ -134,12 +132,9 @@ def _of_chains(
 def _of_approximation(sampled: PosteriorDraws) -> Verdict:
     k_hat, n_draw = float(f"{sampled.k_hat:.3g}"), float(sampled.diverging.size)
     ok = k_hat < GOOD_K
-    if ok:
-        sentence = (
-            f"good: the normal approximation is close to the posterior (Pareto shape {k_hat:.2f}, below {GOOD_K})"
-        )
-    else:
-        sentence = f"failed: the normal approximation misses part of the posterior (Pareto shape {k_hat:.2f}, not below {GOOD_K})"
+    how, place = ("good", "is close to") if ok else ("failed", "misses part of")
+    shape = f"Pareto shape {k_hat:.2f}, {'' if ok else 'not '}below {GOOD_K}"
+    sentence = f"{how}: the normal approximation {place} the posterior ({shape})"
     return Verdict(ok, sentence, np.nan, n_draw, "", 0, k_hat, "" if ok else "approximation")
 
 
@@ -157,18 +152,6 @@ def _scalars(name: str, draws: np.ndarray) -> list[tuple[str, np.ndarray]]:
 
 
 GROUPS_SEEN = 0.7  # Pareto shape above which a group is too influential for the approximation
-
-
-class ArvizLoo(Protocol):
-    """Result of `arviz.loo`, as far as the names of its versions agree.
-
-    Attributes:
-        pareto_k: [group] Pareto shape of the importance weights.
-        se: standard error of the expected log predictive density.
-    """
-
-    pareto_k: ArrayLike
-    se: float
 
 
 def loo(log_likelihood: np.ndarray, n_chain: int, what: str) -> dict[str, Any]:
@@ -193,7 +176,7 @@ def loo(log_likelihood: np.ndarray, n_chain: int, what: str) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # influential groups are counted below
         whole = convert(**groups) if arviz.__version__.startswith("0.") else convert(groups)
-        found = cast(ArvizLoo, arviz.loo(whole, pointwise=True))
+        found: Any = arviz.loo(whole, pointwise=True)
     shape = np.asarray(found.pareto_k)
     return {
         "group": what,
@@ -205,21 +188,10 @@ def loo(log_likelihood: np.ndarray, n_chain: int, what: str) -> dict[str, Any]:
     }
 
 
-def _either(found: ArvizLoo, old: str, new: str) -> float:
+def _either(found: Any, old: str, new: str) -> float:
     """The attribute under the name of the older ArviZ, else under that of the newer."""
     return float(getattr(found, old if hasattr(found, old) else new))
 
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
-
-def one_blas_thread(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The function, in which BLAS has one thread."""
-
-    @wraps(function)
-    def limited(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        with threadpool_limits(1, user_api="blas"):
-            return function(*args, **kwargs)
-
-    return limited
+one_blas_thread = threadpool_limits.wrap(limits=1, user_api="blas")
+"""Decorates a function, in which BLAS then has one thread."""

@@ -30,11 +30,6 @@ def random_key(seed: int, index: int) -> jax.Array:
     return jax.random.fold_in(jax.random.key(seed), index)
 
 
-def host_rng(key: Array) -> np.random.Generator:
-    """NumPy's generator of a JAX key."""
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
-
-
 def interval(draws: np.ndarray) -> dict[str, float]:
     """Median and 90% interval of draws [draw]."""
     low, middle, high = np.quantile(np.asarray(draws, dtype=float), [0.05, 0.5, 0.95])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -50,10 +50,11 @@ class Holdout:
 
     def as_dict(self) -> dict[str, Any]:
         """Medians over the scores, of coverage the mean; None where no score has the figure; the model's own by name."""
-        figures = {name: _median([getattr(score, name) for score in self.scores]) for name in FIGURES}
-        figures["coverage_90"] = _mean([score.coverage_90 for score in self.scores])
+        figures = {name: _figure(np.median, (getattr(score, name) for score in self.scores)) for name in FIGURES}
+        # Of one run it is 0 or 1: only the mean says something
+        figures["coverage_90"] = _figure(np.mean, (score.coverage_90 for score in self.scores))
         own = sorted({name for score in self.scores for name in score.extra})
-        extra = {name: _median([score.extra.get(name, np.nan) for score in self.scores]) for name in own}
+        extra = {name: _figure(np.median, (one.extra.get(name, np.nan) for one in self.scores)) for name in own}
         return {"column": self.column, "n_groups": self.n_groups, "n_scores": len(self.scores), **figures, **extra}
 
 
@@ -155,12 +156,7 @@ def _splits(kind: str, names: np.ndarray, n_split: int | None, key: jax.Array) -
     yield from np.array_split(rng.permutation(names), n_fold)
 
 
-def _median(values: list[float]) -> float | None:
+def _figure(middle: Callable[[list[float]], Any], values: Iterable[float]) -> float | None:
+    """The middle of the finite values; None without any."""
     known = [value for value in values if np.isfinite(value)]
-    return float(np.median(known)) if known else None
-
-
-def _mean(values: list[float]) -> float | None:
-    """Mean of the finite values; None without any. Coverage of one run is 0 or 1: only its mean is meaningful."""
-    known = [value for value in values if np.isfinite(value)]
-    return float(np.mean(known)) if known else None
+    return float(middle(known)) if known else None

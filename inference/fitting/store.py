@@ -97,6 +97,11 @@ def _outer(value: Any) -> Any:
 
 
 def _of_type(name: str, hint: Any, value: Any) -> Any:
+    """The value, lists in it as tuples.
+
+    Raises:
+        DataError: it is of another type.
+    """
     found = _tupled(value)
     if not _is(hint, found):
         raise DataError(f"{name} is of another type.")
@@ -188,11 +193,11 @@ def read(path: str | Path) -> dict[str, Any]:
             "model": model,
             "data": _data(model, archive),
             "sampled": _sampled(archive),
-            "method": _checked(about, "method", str),
-            "verdict": built(Verdict, _with_nan(about["verdict"])),
+            "method": _of_type("method", str, about["method"]),
+            "verdict": built(Verdict, {name: np.nan if x is None else x for name, x in about["verdict"].items()}),
             "hygiene": built(CleaningReport, about["hygiene"]),
             "elapsed_s": float(about["elapsed_s"]),
-            "record": _record(_checked(about, "record", dict)),
+            "record": _record(_of_type("record", dict, about["record"])),
         }
 
 
@@ -229,32 +234,11 @@ def _sampled(archive: archives.Archive) -> PosteriorDraws:
 def _data(model: Any, archive: archives.Archive) -> Any:
     """The model's data class filled; its type is what `prepare` says it returns."""
     arrays = {name.removeprefix(DATA): archive.load(name) for name in archive.headers if name.startswith(DATA)}
-    return built(get_type_hints(model.prepare)["return"], {**_checked(archive.about, "data", dict), **arrays})
+    return built(get_type_hints(model.prepare)["return"], {**_of_type("data", dict, archive.about["data"]), **arrays})
 
 
 def _record(plain: dict[str, Any]) -> dict[str, Any]:
-    """Checks a record that `io.write.run_record` or a caller in Python made.
-
-    Raises:
-        DataError: a part of it is of another type.
-    """
-    for name, kinds in RECORD.items():
-        if name in plain and not isinstance(plain[name], kinds):
-            raise DataError(f"{name} of the record is of another type.")
+    """Checks a record that `io.write.run_record` or a caller in Python made."""
+    for name in plain.keys() & RECORD.keys():
+        _of_type(f"{name} of the record", RECORD[name], plain[name])
     return plain
-
-
-def _with_nan(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """None stands for NaN."""
-    return {name: np.nan if value is None else value for name, value in plain.items()}
-
-
-def _checked(about: Mapping[str, Any], name: str, kind: type) -> Any:
-    """Returns the value that `about` holds under `name`.
-
-    Raises:
-        DataError: it is of another type.
-    """
-    if not isinstance(about[name], kind):
-        raise DataError(f"{name} is of another type.")
-    return about[name]

@@ -20,9 +20,7 @@ is that of Student's t at which `FALSE_NAMES` chips, and as many nodes, of a fle
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,9 +31,8 @@ from prism_jax.core.arrays import Floats
 from prism_jax.core.robust import robust_sd
 
 from ..engine.model import Draws
-from ..engine.program import traced
 from .data import FleetData
-from .predict import FleetParameters, draw_cell_effects, laws_of
+from .predict import FleetParameters, draw_cell_effects, each_draw
 
 N_DRAW = 400  # of the posterior's: standard error of a median 6% of the share's standard deviation
 
@@ -45,18 +42,12 @@ def measured_variances(data: FleetData, draws: Draws) -> tuple[Floats, Floats, F
 
     About the mean of a series, over cells: a node counts as often as GPUs were measured on it. Draws are thinned to `N_DRAW`.
     """
-    laws = laws_of({name: value[_thinned(draws)] for name, value in draws.items()})
-    arrays, rebuild = traced(data)
 
-    def one(given: Mapping[str, Any], law: FleetParameters, key: jax.Array) -> jax.Array:
-        fleet = rebuild(given)
+    def one(fleet: FleetData, law: FleetParameters, key: jax.Array) -> jax.Array:
         node, chip = draw_cell_effects(fleet, law, key)
         return jnp.stack([_variance(fleet, effect) for effect in (chip, node, chip + node)])
 
-    with jax.enable_x64(True):
-        keys = jax.random.split(jax.random.key(0), len(laws.slow_prob))
-        each = jax.jit(lambda given, pairs: jax.lax.map(lambda pair: one(given, *pair), pairs, batch_size=16))
-        found = np.asarray(each(arrays, (laws, keys)))
+    found = each_draw(data, one, {name: value[_thinned(draws)] for name, value in draws.items()}, jax.random.key(0))
     return found[:, 0], found[:, 1], found[:, 2]
 
 

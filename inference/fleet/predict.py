@@ -14,7 +14,7 @@ factor is small, shift and spread of the component are its prior: they are neith
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -296,7 +296,7 @@ def _node_effects(
     labels = [name if name is not None else f"new {i}" for i, name in enumerate(nodes)]
     unknown = sorted({name for name in labels if name not in place})
     fresh = _population(part, (len(part["far_prob"]), len(unknown)), rng)
-    both = np.concatenate([measured_node_scores(data, part, key), fresh], axis=1)
+    both = np.concatenate([each_draw(data, draw_node_scores, part, key), fresh], axis=1)
     place |= {name: len(data.node) + i for i, name in enumerate(unknown)}
     return part["node_spread"][:, kernel, None] * both[:, [place[name] for name in labels]]
 
@@ -307,17 +307,14 @@ def _population(part: Draws, shape: tuple[int, int], rng: np.random.Generator) -
     return np.where(far, part["far_spread"][:, None], 1.0) * rng.standard_normal(shape)
 
 
-def measured_node_scores(data: FleetData, part: Draws, key: jax.Array) -> np.ndarray:
-    """One posterior draw [draw, node] of the measured nodes' scores for each draw of the population."""
-    laws = laws_of(part)
+def each_draw(data: FleetData, one: Callable[..., Any], draws: Draws, key: jax.Array) -> np.ndarray:
+    """[draw, ...] a function of the fleet, and of a population and a key for each draw; in float64, compiled once."""
+    laws = laws_of(draws)
     arrays, rebuild = traced(data)
     with jax.enable_x64(True):
-        one = jax.jit(
-            lambda given, pairs: jax.lax.map(
-                lambda pair: draw_node_scores(rebuild(given), pair[0], pair[1]), pairs, batch_size=16
-            )
-        )
-        return np.asarray(one(arrays, (laws, jax.random.split(key, len(part["slow_prob"])))))
+        keys = jax.random.split(key, len(laws.slow_prob))
+        each = jax.jit(lambda given, pairs: jax.lax.map(lambda pair: one(rebuild(given), *pair), pairs, batch_size=16))
+        return np.asarray(each(arrays, (laws, keys)))
 
 
 def replicate(data: FleetData, draws: Draws, key: jax.Array) -> Checks:

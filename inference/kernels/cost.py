@@ -143,8 +143,9 @@ def _cells(data: KernelsData, tables: np.ndarray, ops: Sequence[str], dtypes: Se
     return cells[:: -(-len(cells) // MOST_CELLS)] if len(cells) else cells
 
 
-def _dtype_of(data: KernelsData, cells: np.ndarray) -> list[str]:
-    return [data.classes[data.table_class[t]].split(" | ")[1] for t in data.cell_table[cells]]
+def _names(data: KernelsData, cells: np.ndarray) -> np.ndarray:
+    """Operation and format of cells, [cell, 2]."""
+    return np.array([data.classes[data.table_class[t]].split(" | ") for t in data.cell_table[cells]]).reshape(-1, 2)
 
 
 def _gemm(
@@ -153,7 +154,7 @@ def _gemm(
     """Matrix products in these formats."""
     cells = _cells(data, tables, ("gemm",), [one for one in dtypes if one in device.peak_flops_per_s])
     work = laws.flops("gemm", data.size[cells])
-    names = np.array(_dtype_of(data, cells))
+    names = _names(data, cells)[:, 1]
     peak = np.array([_stated_peak(device, name) for name in names])
     kept = work > SMALLEST_FLOPS
     if kept.sum() < FEWEST:
@@ -187,7 +188,8 @@ def _attention(data: KernelsData, tables: np.ndarray, device: Device, side: str)
     if len(cells) < FEWEST:
         return None
     rows, heads, width, _ = data.size[cells].T[:4]
-    useful = np.array([0.5 if laws.is_causal(op) else 1.0 for op in _ops_of(data, cells)])
+    names, dtypes = _names(data, cells).T
+    useful = np.array([0.5 if laws.is_causal(op) else 1.0 for op in names])
     useful = useful * (2.0 / 2.5 if side == "backward" else 1.0)
     speed = board_speed(device)
     work = (2.5 if side == "backward" else 1.0) * 4.0 * heads * rows**2 * width
@@ -198,7 +200,7 @@ def _attention(data: KernelsData, tables: np.ndarray, device: Device, side: str)
 
     widths = (("attention_half_width", SHAPE_SD),) if np.ptp(width) > 0 and width.min() < 128 else ()
     constants = ((f"attention_{side}", LEVEL_SD), (f"attention_{side}_half_waves", SHAPE_SD), *widths)
-    stated = np.array([_stated_peak(device, name) / device.peak(name) for name in _dtype_of(data, cells)])
+    stated = np.array([_stated_peak(device, name) / device.peak(name) for name in dtypes])
     seconds = -START_LEVEL - data.log_efficiency[cells] - np.log(stated)
     return KernelPart(f"attention {side}", (), constants, law, seconds, np.log2(data.size[cells]))
 
@@ -219,10 +221,6 @@ def _memory(data: KernelsData, tables: np.ndarray, device: Device) -> KernelPart
     constants = (("memory", LEVEL_SD), ("memory_half_bytes", SHAPE_SD))
     seconds = np.log(size / peak) - START_LEVEL - data.log_efficiency[cells]
     return KernelPart("memory", ("memory",), constants, law, seconds, np.log2(data.size[cells]))
-
-
-def _ops_of(data: KernelsData, cells: np.ndarray) -> list[str]:
-    return [data.classes[data.table_class[t]].split(" | ")[0] for t in data.cell_table[cells]]
 
 
 def _stated_peak(device: Device, dtype: str) -> float:

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from prism_jax.core.arrays import Floats
-from prism_jax.core.errors import SpecError
 from prism_jax.cost.compute import gemm_s, stream_s
 from prism_jax.cost.efficiency import Efficiency
 from prism_jax.cost.kernel_laws import (
@@ -81,31 +80,28 @@ def is_causal(op: str) -> bool:
 
 
 @cache
+def _device(gpu: str) -> Device | None:
+    """The preset device of that name, if there is one."""
+    return None if catalog.known_device(gpu) is None else catalog.device(gpu)
+
+
 def n_sm(gpu: str) -> int:
     """Multiprocessors of a GPU by name; a Hopper's where the name says nothing."""
-    try:
-        return catalog.device(gpu).n_sm
-    except SpecError:
-        return LIKELY_N_SM
+    device = _device(gpu)
+    return LIKELY_N_SM if device is None else device.n_sm
 
 
-@cache
 def peak_flops_per_s(gpu: str, dtype: str) -> float:
     """Datasheet peak (dense) by names; NaN where it is not known."""
     known_as = {"fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "fp4", "mxfp8": "fp8"}
-    try:
-        return catalog.device(gpu).peak_flops_per_s.get(known_as.get(dtype, dtype), np.nan)
-    except SpecError:
-        return np.nan
+    device = _device(gpu)
+    return np.nan if device is None else device.peak_flops_per_s.get(known_as.get(dtype, dtype), np.nan)
 
 
-@cache
 def hbm_bytes_per_s(gpu: str) -> float:
     """Datasheet bandwidth of the memory by name; NaN where it is not known."""
-    try:
-        return catalog.device(gpu).hbm_bytes_per_s
-    except SpecError:
-        return np.nan
+    device = _device(gpu)
+    return np.nan if device is None else device.hbm_bytes_per_s
 
 
 def flops(op: str, size: Floats) -> Floats:

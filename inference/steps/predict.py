@@ -25,24 +25,16 @@ from .runs import LABELS, quantile
 
 
 @dataclass(frozen=True)
-class Query:
-    """Configurations to predict: codes [query, label], log2 of GPUs, index of the measured one, and kind; -1 = unknown."""
+class Query(Configurations):
+    """Configurations to predict, and the kind of each, -1 = unknown [query]."""
 
-    codes: NDArray[np.int64]
-    log2_gpus: Floats
-    unit: NDArray[np.int64]
     kind: NDArray[np.int64]
-
-    @property
-    def places(self) -> Configurations:
-        """The configurations without their kinds, as the kernel compares them."""
-        return Configurations(self.codes, self.log2_gpus, self.unit)
 
 
 def conditional(data: StepsData, drawn: Mapping[str, Floats], asked: Query) -> tuple[Floats, Floats]:
     """Mean and variance given the fitted configurations, for one draw of the population; [query, component]."""
-    there, here = Configurations.of(data), asked.places
-    law = (drawn["amplitude"], drawn["own"], drawn["length"], drawn["coupling"], data.slope[:N_SMOOTH])
+    there, here = Configurations.of(data), asked
+    law = _law(data, drawn)
     inner = covariance(*law, there, there, xp=np)
     cross = covariance(*law, here, there, xp=np)
     extra = data.outlying[:, :N_SMOOTH] ** 2
@@ -62,10 +54,15 @@ def conditional(data: StepsData, drawn: Mapping[str, Floats], asked: Query) -> t
     return mean, np.maximum(variance, 0.0)
 
 
+def _law(data: StepsData, drawn: Mapping[str, Floats]) -> tuple[Floats, ...]:
+    """First arguments of `covariance`."""
+    return drawn["amplitude"], drawn["own"], drawn["length"], drawn["coupling"], data.slope[:N_SMOOTH]
+
+
 def left_out_errors(data: StepsData, drawn: Mapping[str, Floats]) -> Floats:
     """Errors of every configuration predicted without its system, in standard deviations, median zero; [unit, component]."""
     there, system = Configurations.of(data), data.codes[:, LABELS.index("system")]
-    law = (drawn["amplitude"], drawn["own"], drawn["length"], drawn["coupling"], data.slope[:N_SMOOTH])
+    law = _law(data, drawn)
     inner = covariance(*law, there, there, xp=np)
     apart = data.value - np.outer(growth(data.log2_gpus), data.slope)
     errors = np.empty_like(data.value)

@@ -93,10 +93,9 @@ def model_factors(
     Raises:
         SpecError: no constants for the device.
     """
-    setting = CalibrationKey.of(cluster.device, framework, plan.software, model)
-    one = stack([surrogate_of(model, cluster, plan, calibration.constants(setting.generation))])
-    of_tables = table_factors(model, cluster, [plan], one, calibration, setting)[:, 0]
-    return outline_factors(one, setting, model.has_experts, calibration, seed, open_fields) * of_tables
+    case = case_of(model, cluster, plan, calibration, framework, open_fields)
+    own = outline_factors(stack([case.outline]), case.setting, model.has_experts, calibration, seed, open_fields)
+    return own if case.tables is None else own * case.tables
 
 
 def outline_factors(

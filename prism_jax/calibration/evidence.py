@@ -11,6 +11,7 @@ script. Jobs without a reason are *known*, others *near*; *far* is a job with a 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -262,8 +263,8 @@ def cell_of(model: Workload, cluster: Cluster, plan: ParallelPlan, framework: st
         tensor=plan.tp > 1,
         pipeline=plan.pp > 1,
         sharded=plan.shard_group > 1,
-        size=_level(plan.n_devices, LEVELS_OF_SIZE),
-        length=_level(plan.seq_len, LEVELS_OF_LENGTH),
+        size=bisect_left(LEVELS_OF_SIZE, plan.n_devices),
+        length=bisect_left(LEVELS_OF_LENGTH, plan.seq_len),
     )
 
 
@@ -316,15 +317,10 @@ def _distance(one: Cell, other: Cell) -> int:
     return sum(weight for name, (weight, _) in WEIGHTS.items() if getattr(one, name) != getattr(other, name))
 
 
-def _level(value: int, levels: tuple[int, ...]) -> int:
-    return next((index for index, most in enumerate(levels) if value <= most), len(levels))
-
-
 @cache
 def shipped_cells() -> tuple[CellScore, ...]:
     """Cells of the blind score of the shipped calibration."""
-    return tuple(_cell_score(plain) for plain in load_json(__name__.rpartition(".")[0], "evidence.json")["cells"])
-
-
-def _cell_score(plain: Mapping[str, list[float]]) -> CellScore:
-    return CellScore(Cell(*plain["cell"]), tuple(plain["rows"]), tuple(plain["errors"]), tuple(plain["inside"]))  # pyright: ignore[reportArgumentType]
+    cells = load_json(__name__.rpartition(".")[0], "evidence.json")["cells"]
+    return tuple(
+        CellScore(Cell(*one["cell"]), *(tuple(one[name]) for name in ("rows", "errors", "inside"))) for one in cells
+    )

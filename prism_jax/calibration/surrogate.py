@@ -177,6 +177,11 @@ def _of_plan(blocks: BlockCostModel) -> dict[str, Any]:
     return {name: np.array(value) for name, value in plain.items()}
 
 
+def parts_of_outline(o: StepSurrogate) -> dict[str, Any]:
+    """Arrays of an outline by name, without what a subclass adds."""
+    return {item.name: getattr(o, item.name) for item in fields(StepSurrogate)}
+
+
 def stack(outlines: Sequence[StepSurrogate]) -> StepSurrogate:
     """Outlines along a new leading axis [row]."""
     return StepSurrogate(*(np.stack([getattr(one, item.name) for one in outlines]) for item in fields(StepSurrogate)))

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from importlib import import_module
+from math import isnan
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -57,23 +58,10 @@ def collectives_of(job: Job) -> list[str]:
     return sorted({cost.collective_of.get(axis, "all_reduce") for axis, total in seconds.items() if total > 0.0})
 
 
-N_TABLE_DRAW = 24  # of the posterior of every table
 OF_TABLES = 1000  # number of the first random key: apart from those of variability
 
 
-@dataclass(frozen=True)
-class JobWithTables:
-    """A job whose cost measured tables decide.
-
-    Attributes:
-        told: which table applies to what, and what each leaves to the presets; in sentences.
-    """
-
-    job: Job
-    told: tuple[str, ...] = ()
-
-
-def with_tables(job: Job, fits: Sequence[tuple[str, Any]], *, seed: int = 0, force: bool = False) -> JobWithTables:
+def with_tables(job: Job, fits: Sequence[tuple[str, Any]], *, seed: int = 0, force: bool = False) -> FittedJob:
     """The job with the cost that the fits among `fits` (file, `inference.Fit`) describe; a later one wins over an earlier one.
 
     Notes: measured steps of the site say more than its tables: with its calibration, tables are left aside, with a note.
@@ -97,10 +85,10 @@ def with_tables(job: Job, fits: Sequence[tuple[str, Any]], *, seed: int = 0, for
             tables = found.over(tables)
         told += [f"{file}: {note}" for note in found.notes]
     if tables is None:
-        return JobWithTables(job, tuple(told))
+        return FittedJob(job, tables=tuple(told))
     told += _served(tables.mean.collectives, job)
     calibration = replace(job.effective_calibration, measured=tables)
-    return JobWithTables(replace(job, cluster=tables.mean.on(job.cluster), calibration=calibration), tuple(told))
+    return FittedJob(replace(job, cluster=tables.mean.on(job.cluster), calibration=calibration), tables=tuple(told))
 
 
 def _served(measured: MeasuredCollectives | None, job: Job) -> list[str]:
@@ -139,6 +127,15 @@ def measured_collectives(fitted: Variability) -> list[str]:
     return [name for name in COLLECTIVES if name in fitted.classes and not fitted.of(name).is_zero]
 
 
+def _measured(fit: Any, job: Job, file: str, key: Any, force: bool) -> MeasuredTables | None:
+    try:
+        return fit.measured_cost(job.cluster, job.plan.dtype, N_DRAW, key=key, force=force)
+    except DataError as error:
+        raise DataError(f"--fit {file}: {error}") from None
+    except FailedFitError as error:
+        raise FailedFitError(error.why, file) from None
+
+
 def _check_speaks_of_steps(fit: Any, file: str) -> None:
     if fit.describes_variability:
         return
@@ -151,17 +148,8 @@ def _check_speaks_of_steps(fit: Any, file: str) -> None:
     raise DataError(f"--fit {file}: a fit of {fit.model.name}, which has no effect on a step's time. {remedy}")
 
 
-def _measured(fit: Any, job: Job, file: str, key: Any, force: bool) -> MeasuredTables | None:
-    try:
-        return fit.measured_cost(job.cluster, job.plan.dtype, N_TABLE_DRAW, key=key, force=force)
-    except DataError as error:
-        raise DataError(f"--fit {file}: {error}") from None
-    except FailedFitError as error:
-        raise FailedFitError(error.why, file) from None
-
-
 FitFiles: TypeAlias = Sequence[str | Path]
-N_DRAW = 24  # of the posterior, behind the band
+N_DRAW = 24  # of the posterior of every fit, behind the band
 
 
 @dataclass(frozen=True)
@@ -247,7 +235,7 @@ def with_variability(
     loaded: list[tuple[str, Any]] = [(str(file), load(str(file))) for file in fits]
     costed = with_tables(job, loaded, seed=seed, force=force)
     varied = _varied(costed.job, [one for one in loaded if one[1].describes_variability], seed, force)
-    return replace(varied, tables=costed.told)
+    return replace(varied, tables=costed.tables)
 
 
 def _varied(job: Job, fits: Sequence[tuple[str, Any]], seed: int, force: bool) -> FittedJob:
@@ -280,11 +268,7 @@ def _varied(job: Job, fits: Sequence[tuple[str, Any]], seed: int, force: bool) -
 
 
 def _centre(fit: Any, file: str, force: bool) -> Variability:
-    """The variability of the posterior mean.
-
-    Raises:
-        FailedFitError: the fit failed its checks; names the file.
-    """
+    """The variability of the posterior mean."""
     try:
         return fit.to_variability(force=force)
     except FailedFitError as error:
@@ -295,7 +279,7 @@ def _level_of(found: MeasuredLevel | NoLevel | None, file: str, job: Job) -> Log
     """Level of the log of this job; or why a fit of step times gives none, in words; None of other fits."""
     if isinstance(found, NoLevel):
         return f"{file}: the level of the log is not used: {found.why}"
-    if found is not None and found.n_gpus not in (job.plan.n_devices,) and found.n_gpus == found.n_gpus:
+    if found is not None and not isnan(found.n_gpus) and found.n_gpus != job.plan.n_devices:
         return (
             f"{file}: the level of the log is not used: it is of {found.n_gpus:,.0f} GPUs, and the job has "
             f"{job.plan.n_devices:,}"

@@ -231,11 +231,13 @@ def step_times(
         found.noise_free_s[group.members] = own
     if deterministic:
         return found._replace(typical_s=found.noise_free_s)
-    done = _Counter(len(jobs), progress)
+    done = 0
 
     def run_group(group: _Group) -> None:
+        nonlocal done
         found.typical_s[group.members] = _typical(group, seed)
-        done(len(group.members))
+        done += len(group.members)
+        progress(done / len(jobs))
 
     with_tables(group.pipe for group in groups)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -310,14 +312,3 @@ def _noise_free(groups: Sequence[_Group]) -> list[Floats]:
         runs.append(PlanRun.of(group.pipe, seconds, group.plans.edge_s, group.plans.blocking))
     ends = zip(end_times(runs), groups, strict=True)
     return [(own + one.plans.end_compute_s + one.plans.end_exposed_s).max(axis=-1) for own, one in ends]
-
-
-class _Counter:
-    """Tells how many of `n` jobs are done."""
-
-    def __init__(self, n: int, progress: Progress) -> None:
-        self.n, self.done, self.progress = n, 0, progress
-
-    def __call__(self, more: int) -> None:
-        self.done += more
-        self.progress(self.done / self.n)

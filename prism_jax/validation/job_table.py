@@ -295,10 +295,6 @@ def typical_step_s(log: StepLog) -> float:
     return float(np.median(log.step_s))
 
 
-def _counted(n: int) -> str:
-    return "1 entry" if n == 1 else f"{n:,} entries"
-
-
 def _job_logs_run(one: JobLog, index: int, skip: int | None, stated: Mapping[str, Any] | None) -> LoggedRun:
     try:
         job = load_job(one.job, [])
@@ -307,6 +303,7 @@ def _job_logs_run(one: JobLog, index: int, skip: int | None, stated: Mapping[str
     found, _ = without_warm_up(open_trace(one.log, **(stated or {})), skip)
     step_s = typical_step_s(found) if isinstance(found, StepLog) else float(np.median(found.step_s))
     name = f"{job.name} log {index}"
-    file = Path(one.log).name
-    notes = (f"{name}: typical step {format_s(step_s)} of {_counted(len(found.step_s))} of {file}", *found.notes)
+    file, n = Path(one.log).name, len(found.step_s)
+    entries = "1 entry" if n == 1 else f"{n:,} entries"
+    notes = (f"{name}: typical step {format_s(step_s)} of {entries} of {file}", *found.notes)
     return LoggedRun(MeasuredRun(name, job, step_s), (notes[0], *(f"{file}: {note}" for note in notes[1:])))

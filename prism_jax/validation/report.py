@@ -145,7 +145,8 @@ class MemoryValidationReport(Report):
         )
 
     def blocks(self) -> Sequence[Block]:
-        return (memory_validation_table(self),)
+        groups = [*self.by_model.items(), ("overall", self.overall)]
+        return (Table.named("Fits or runs out of memory, by model", "model", groups, OUTCOMES),)
 
 
 OUTCOMES: dict[str, Callable[[MemoryOutcomes], str]] = {
@@ -160,12 +161,6 @@ OUTCOMES: dict[str, Callable[[MemoryOutcomes], str]] = {
     "median error": lambda found: _percent(found.peak_bytes.median_ape),
     "bias": lambda found: _percent(found.peak_bytes.bias, "+"),
 }
-
-
-def memory_validation_table(report: MemoryValidationReport) -> Table:
-    """One row per model, and all together."""
-    groups = [*report.by_model.items(), ("overall", report.overall)]
-    return Table.named("Fits or runs out of memory, by model", "model", groups, OUTCOMES)
 
 
 WORST_ROWS = 40
@@ -183,13 +178,16 @@ def steps_validation_tables(report: StepsValidationReport) -> list[Block]:
     }
     by_class = [(name, one.rows) for name, one in report.by_class.items()]
     sources = [(name, one.sources) for name, one in report.by_class.items()]
+    unpredicted = _counted_texts(row.unsupported for row in report.rows if row.unsupported)
+    named = ({text.split()[0] for text in row.assumed} for row in report.rows if row.assumed)
+    assumed = _counted_texts(", ".join(sorted(names)) for names in named)
     is_few = 1 < len(report.by_model) <= FEW_MODELS
     worst, n = "Rows, worst first; in 90%: whether the measured time lies in its interval", len(_ranked(report))
     evidence = "By evidence near the row; width: median of high over low; score: of the 90% interval of the logarithm"
     return [
         Table.of(worst, _ranked(report)[:WORST_ROWS], ROWS),
-        Table("Rows without a prediction", ("rows", "why"), _unsupported(report.rows)),
-        Table("Rows that leave something open, which was assumed", ("rows", "assumed"), _assumed(report.rows)),
+        Table("Rows without a prediction", ("rows", "why"), unpredicted),
+        Table("Rows that leave something open, which was assumed", ("rows", "assumed"), assumed),
         _scores("By source", "source", by_source),
         _scores("By model", "model", sorted(report.by_model.items()) if is_few else []),
         _scores("Overall", "rows", [(name, score) for name, score in overall.items() if score is not None]),
@@ -208,16 +206,6 @@ def _scores(title: str, heading: str, groups: Sequence[tuple[str, Score]]) -> Ta
 def _ranked(report: StepsValidationReport) -> list[RowResult]:
     """Rows with a prediction, worst first."""
     return sorted((row for row in report.rows if row.error is not None), key=lambda row: -abs(row.error or 0.0))
-
-
-def _unsupported(rows: Sequence[RowResult]) -> list[tuple[str, str]]:
-    """Counts of rows by why they have no prediction."""
-    return _counted_texts(row.unsupported for row in rows if row.unsupported)
-
-
-def _assumed(rows: Sequence[RowResult]) -> list[tuple[str, str]]:
-    """Counts of rows by what was assumed for fields that they do not state."""
-    return _counted_texts(", ".join(sorted({text.split()[0] for text in row.assumed})) for row in rows if row.assumed)
 
 
 def _counted_texts(texts: Iterable[str]) -> list[tuple[str, str]]:

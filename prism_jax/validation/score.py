@@ -320,7 +320,12 @@ class Validation:
 def validation_of(rows: Sequence[RowResult]) -> Validation:
     """The outcome that these rows amount to."""
     has_baseline = any(row.baseline_error is not None for row in rows)
-    by_source = _scores(rows, lambda row: row.source)
+    by_source = _by_source(rows)
+    by_class: dict[str, ClassScore] = {}
+    for name in CLASSES:
+        own = [row for row in rows if row.evidence == name]
+        if any(not row.defect for row in own):
+            by_class[name] = ClassScore(score(own), source_score(_by_source(own).values()))
     return Validation(
         overall=score(rows),
         overall_with_defects=score(rows, with_defects=True),
@@ -329,16 +334,12 @@ def validation_of(rows: Sequence[RowResult]) -> Validation:
         by_model=_scores([row for row in rows if row.model], lambda row: row.model),
         sources=source_score(by_source.values()),
         rows=tuple(rows),
-        by_class={name: _class_score([row for row in rows if row.evidence == name]) for name in _classes(rows)},
+        by_class=by_class,
     )
 
 
-def _classes(rows: Sequence[RowResult]) -> list[str]:
-    return [name for name in CLASSES if any(row.evidence == name and not row.defect for row in rows)]
-
-
-def _class_score(rows: Sequence[RowResult]) -> ClassScore:
-    return ClassScore(score(rows), source_score(_scores(rows, lambda row: row.source).values()))
+def _by_source(rows: Sequence[RowResult]) -> dict[str, Score]:
+    return _scores(rows, lambda row: row.source)
 
 
 def _scores(rows: Sequence[RowResult], name_of: Callable[[RowResult], str]) -> dict[str, Score]:
@@ -352,13 +353,11 @@ def _scores(rows: Sequence[RowResult], name_of: Callable[[RowResult], str]) -> d
 def source_score(scores: Iterable[Score]) -> SourceScore:
     """Figures over the scores of sources."""
     every = list(scores)
-    medians = [one.median_ape for one in every if one.median_ape is not None]
-    inside = [one.coverage_90 for one in every if one.coverage_90 is not None]
     large = [one for one in every if one.n >= LARGE and one.coverage_90 is not None]
     return SourceScore(
-        n=len(medians),
-        mean_median_ape=float(np.mean(medians)) if medians else None,
-        mean_coverage_90=float(np.mean(inside)) if inside else None,
+        n=sum(one.median_ape is not None for one in every),
+        mean_median_ape=_mean([one.median_ape for one in every]),
+        mean_coverage_90=_mean([one.coverage_90 for one in every]),
         n_large=len(large),
         n_large_low=sum((one.coverage_90 or 0.0) < LOW for one in large),
         mean_interval_score=_mean([one.sharpness.interval_score for one in every]),
@@ -393,7 +392,7 @@ def score(rows: Iterable[RowResult], *, with_defects: bool = False, baseline: bo
     scored = [row for row in predicted if with_defects or not row.defect]
     found = [row.baseline_error if baseline else row.error for row in scored]
     errors = errors_of([error for error in found if error is not None])
-    inside = [row.inside for row in scored if row.inside is not None and not baseline]
+    inside = [] if baseline else [row.inside for row in scored]
     return Score(
         n=errors.n,
         n_unsupported=len(every) - len(predicted),
@@ -402,6 +401,6 @@ def score(rows: Iterable[RowResult], *, with_defects: bool = False, baseline: bo
         mape=errors.mape,
         bias=errors.bias,
         p90_ape=errors.p90_ape,
-        coverage_90=float(np.mean(inside)) if inside else None,
+        coverage_90=_mean(inside),
         sharpness=Sharpness() if baseline else sharpness_of(scored),
     )
