@@ -71,7 +71,7 @@ def test_a_job_costs_what_its_tables_say_and_says_which(job):
     found = with_tables(job, [("k.npz", fit(GEMM))])
     assert found.job.efficiency.gemm_max == PRESET.gemm_max / 1.2
     assert 1.05 < compute_s(found.job) / compute_s(job) < 1.2
-    assert found.told == ("k.npz: gemm in bf16 of a100-80gb, as measured", "k.npz: a note")
+    assert found.tables == ("k.npz: gemm in bf16 of a100-80gb, as measured", "k.npz: a note")
 
 
 def test_tables_of_several_kinds_apply_together(job):
@@ -87,7 +87,7 @@ def test_tables_of_several_kinds_apply_together(job):
 def test_a_fit_that_describes_no_cost_changes_nothing(job):
     found = with_tables(job, [("fleet.npz", fit(None))])
     assert found.job is job
-    assert found.told == ()
+    assert found.tables == ()
 
 
 @pytest.mark.parametrize(("name", "remedy"), [("failures", "--reliability"), ("startup", "fit report")])
@@ -128,7 +128,7 @@ def test_measured_steps_of_the_site_say_more_than_its_tables(job):
     site = replace(job.effective_calibration, site=np.zeros(job.effective_calibration.n_draw))
     found = with_tables(replace(job, calibration=site), [("k.npz", fit(GEMM))])
     assert found.job.efficiency.gemm_max == PRESET.gemm_max
-    assert found.told == ("k.npz: its seconds are not used: the steps that the site was calibrated with say more",)
+    assert found.tables == ("k.npz: its seconds are not used: the steps that the site was calibrated with say more",)
 
 
 # --- A job at the level of its own log: the factor, what refuses it, and that every second of the job is scaled ------
