@@ -96,8 +96,8 @@ def test_rows_are_covered_as_often_as_promised(telling):
 
 
 def test_noise_falls_back_to_exactly_no_slowdown():
-    # The decision asks for two standard errors: one noise-only table in forty may pass; these four fixed ones do not.
-    for seed in range(4):
+    # The decision asks for two standard errors: one noise-only table in forty may pass; these two fixed ones do not.
+    for seed in range(2):
         data = MODEL.prepare(simulated(seed, prob=0.0, by_feature=0.0))
         assert not data.beats
     draws = true_draws(data, 4.0)
@@ -107,12 +107,13 @@ def test_noise_falls_back_to_exactly_no_slowdown():
         "counters": {"dram_throughput_percent": 90.0},
         "key": jax.random.key(0),
     }
-    factors = slowdown(data, draws, kernel=["new", "kernel_3"], **ask)
-    assert (factors[:, 0] == 1.0).all()
-    assert (factors[:, 1] > 1.0).any()  # a measured kernel keeps its own effect
-    assert point(factors)[0] == 1.0
+    kernel = ["new"] * 96 + ["kernel_3"] * 96  # as many rows as the other tests: compiled once for all
+    factors = slowdown(data, draws, kernel=kernel, **ask)
+    assert (factors[:, :96] == 1.0).all()
+    assert (factors[:, 96:] > 1.0).any()  # a measured kernel keeps its own effect
+    assert (point(factors)[:96] == 1.0).all()
     assert "does not beat no slowdown" in MODEL.describe(data, draws)["verdict"]
-    assert slowdown(data, draws, kernel=["new"], noisy=True, **ask).std() > 0.0
+    assert slowdown(data, draws, kernel=kernel, noisy=True, **ask)[:, :96].std() > 0.0
 
 
 @pytest.mark.slow
@@ -140,16 +141,16 @@ def test_factors_are_never_below_one_or_above_the_bound_however_odd_the_kernel(t
     factors = slowdown(
         data,
         draws,
-        kernel=["kernel_0", "new", "new", "new"],
-        overlap_ratio=[1.0, 0.0, 1.0, 0.3],
-        duration_s=[1e-9, 1e-4, 1e3, 1e-6],
-        counters={"dram_throughput_percent": [1e6, np.nan, -1e6, 0.0]},
+        kernel=["kernel_0", "new", "new", "new"] * 48,
+        overlap_ratio=[1.0, 0.0, 1.0, 0.3] * 48,
+        duration_s=[1e-9, 1e-4, 1e3, 1e-6] * 48,
+        counters={"dram_throughput_percent": [1e6, np.nan, -1e6, 0.0] * 48},
         key=jax.random.key(0),
     )
-    assert factors.shape == (400, 4)
+    assert factors.shape == (400, 192)
     assert factors.min() >= 1.0
     assert factors.max() <= np.exp(LONGEST) * (1 + 1e-6)
-    assert (factors[:, 1] == 1.0).all()  # nothing runs beside it
+    assert (factors[:, 1::4] == 1.0).all()  # nothing runs beside it
 
 
 def test_best_for_mape_is_best():

@@ -6,7 +6,6 @@ import pytest
 
 from experiments.step_tables.encoders import RECIPES, encoder_of_record, trains_encoder, with_recipe
 from experiments.step_tables.records import StepRecord, UnsupportedRowError
-from experiments.step_tables.table import read_step_rows
 from prism_jax.workload.catalog import workload
 from prism_jax.workload.transformer.encoder import EncoderSpec
 from prism_jax.workload.transformer.encoder_decoder import EncoderDecoderSpec
@@ -75,17 +74,3 @@ def test_a_preset_is_found_by_its_name() -> None:
     assert encoder_of_record(replace(NEMO, model_name="BERT-large")) == workload("bert-large")
     with pytest.raises(UnsupportedRowError, match="architecture not published"):
         encoder_of_record(replace(NEMO, model_name="BERT of ours"))
-
-
-@pytest.mark.skipif(not STEPS.exists(), reason="shared data not present")
-def test_nearly_all_rows_of_encoders_become_jobs() -> None:
-    rows = [
-        row
-        for row in read_step_rows(STEPS)
-        if row.model is None or isinstance(row.model, EncoderSpec | EncoderDecoderSpec)
-    ]
-    encoders = [row for row in rows if row.model is not None]
-    refused = [row for row in rows if row.unsupported.startswith("not a decoder")]
-    assert len(encoders) >= 0.95 * 73
-    assert len([row for row in refused if row.id.startswith(("nemolaunch", "pub2"))]) <= 3
-    assert all(row.assumed for row in encoders)  # so that no fit sees them

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import inference
-from inference.data import raw_table as delimited, raw_table as packed
+from inference.data import raw_table
 from inference.data.checks import ROW
 from inference.data.read import read_measurements, tidy
 from inference.engine.model import random_key
@@ -51,7 +51,7 @@ def test_formats_of_one_table_hold_the_same_rows(tmp_path: Path) -> None:
 def test_a_table_that_is_read_in_pieces_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = fleet_frame(7, 9).assign(node=[None] * 40 + ["n7"] * 23)
     path = _written(pd.concat([frame, frame.iloc[:5]]), tmp_path / "a.csv")
-    monkeypatch.setattr(delimited, "ROWS_AT_ONCE", 8)
+    monkeypatch.setattr(raw_table, "ROWS_AT_ONCE", 8)
     found = read_measurements([path], FLEET)
     pd.testing.assert_frame_equal(found.frame, tidy(frame, FLEET).frame, check_dtype=False)
     assert found.hygiene.dropped == {"the same row again": 5}
@@ -209,7 +209,7 @@ def test_a_broken_file_beside_a_good_one_is_refused_too(kind: Broken, tmp_path: 
 
 
 def test_a_file_that_unpacks_to_more_than_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "MAX_BYTES", 2**20)
+    monkeypatch.setattr(raw_table, "MAX_BYTES", 2**20)
     path = write(tmp_path / "times.csv", "kernel,gpu,time_ms\n" + "gemm,1,2.5\n" * 200_000)
     with pytest.raises(DataError, match=r"times\.csv: more than 0\.000976562 GiB, unpacked"):
         read_measurements([path], FLEET)

@@ -21,7 +21,7 @@ from prism_jax.schedule.registry import make_schedule
 from prism_jax.system import catalog
 from prism_jax.system.catalog import default_cluster
 from prism_jax.variability.tree import Variability
-from prism_jax.workload import catalog as models, catalog as workload_catalog
+from prism_jax.workload import catalog as workloads
 from tests.support.pipelines import simulate_cost
 
 PLANS = {
@@ -47,7 +47,7 @@ CORRECTIONS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_outline_is_close_to_the_step_of_the_pipeline(name: str, correction: str) -> None:
     """The oracle is the event simulator on the costs that predictions use."""
-    model, plan = models.model(PLANS[name][0]), PLANS[name][1]
+    model, plan = workloads.model(PLANS[name][0]), PLANS[name][1]
     cluster = catalog.cluster("dgx-h100", plan.n_devices)
     eff = replace(efficiency("hopper"), correction=CORRECTIONS[correction])
     cost = step_cost(model, cluster, plan, eff)
@@ -61,7 +61,7 @@ def test_rows_do_not_see_each_other() -> None:
     rows = []
     for name, plan in PLANS.values():
         rows.append(
-            surrogate_of(models.model(name), catalog.cluster("dgx-h100", plan.n_devices), plan, efficiency("hopper"))
+            surrogate_of(workloads.model(name), catalog.cluster("dgx-h100", plan.n_devices), plan, efficiency("hopper"))
         )
     correction = CORRECTIONS["links"]
     together = surrogate_seconds(stack(rows), correction)
@@ -76,7 +76,7 @@ def test_rows_do_not_see_each_other() -> None:
 @pytest.mark.parametrize("knob", [item.name for item in fields(CostCorrection) if item.name != "overlap_window"])
 def test_no_knob_shortens_a_step_when_it_grows(knob: str) -> None:
     name, plan = PLANS["fp8"]
-    row = surrogate_of(models.model(name), catalog.cluster("dgx-h100", plan.n_devices), plan, efficiency("hopper"))
+    row = surrogate_of(workloads.model(name), catalog.cluster("dgx-h100", plan.n_devices), plan, efficiency("hopper"))
     base = getattr(NEUTRAL, knob)
     more = replace(NEUTRAL, **{knob: 1.5 * base if base else 1e-3})
     assert surrogate_seconds(row, more) >= surrogate_seconds(row, NEUTRAL)
@@ -86,7 +86,7 @@ def test_no_knob_shortens_a_step_when_it_grows(knob: str) -> None:
 # What a job leaves unsaid: a distribution with the right mean and spread, in the prediction and in its interval.
 
 
-MODEL, CLUSTER = workload_catalog.model("llama-2-7b"), default_cluster("h100-sxm", 8)
+MODEL, CLUSTER = workloads.model("llama-2-7b"), default_cluster("h100-sxm", 8)
 PLAN = ParallelPlan(micro_batch=1, global_batch=16, seq_len=4096, dp=8)
 STATED = Software("flash2", "fused", "fused", "fused", "fused", "fused", False, "none", "typical")
 

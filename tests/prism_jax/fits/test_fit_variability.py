@@ -251,15 +251,16 @@ def test_a_log_of_the_job_sets_its_level(tmp_path, job, capsys, monkeypatch):
 
 
 def test_columns_units_and_rows_are_chosen_by_options(tmp_path, capsys):
-    table = fleet_table().rename(columns={"gpu": "card", "time_ms": "took"}).assign(kind="good")
+    size = np.array([1.0, 2.0, 4.0, 8.0])
+    table = pd.DataFrame({"images": size, "took": 3.0 + size, "kind": "good"})
     table = pd.concat([table, table.assign(kind="bad", took=9e9)])
-    file = tmp_path / "other.csv"
+    file = tmp_path / "ladder.csv"
     table.to_csv(file, index=False)
-    options = ["--map", "gpu=card", "--map", "duration=took", "--unit", "duration=ms", "--where", "kind=good"]
-    assert main(["fit", "fleet", str(file), "--method", "map", "--seed", "5", "--details", *options]) == 0
-    text = capsys.readouterr().out
-    assert "200 of 400 rows" in text
-    assert "fleet fitted by map" in text
+    options = ["--map", "batch=images", "--map", "step=took", "--unit", "step=ms", "--where", "kind=good"]
+    assert main(["fit", "ladder", str(file), "--method", "map", "--seed", "5", "--json", *options]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["hygiene"]["n_kept"], found["hygiene"]["n_read"]) == (4, 8)
+    assert found["about"]["setups"]["one"]["s_per_sample"]["median"] == pytest.approx(1e-3, rel=0.1)
 
 
 @pytest.mark.slow
@@ -271,11 +272,13 @@ def test_groups_are_left_out_and_scored(table, capsys):
     assert found["ks_empirical"] is not None
 
 
-def test_an_unknown_column_to_leave_out_is_one_line(table, capsys):
-    assert main(["fit", "fleet", str(table), "--method", "map", "--holdout", "nodes_"]) == 2
+def test_an_unknown_column_to_leave_out_is_one_line(tmp_path, capsys):
+    file = tmp_path / "documents.csv"
+    file.write_text("tokens,source\n" + "".join(f"{100 + at},wiki\n" for at in range(50)))
+    assert main(["fit", "lengths", str(file), "--holdout", "sourc"]) == 2
     said = one_line(capsys)
-    assert "--holdout nodes_: no such column" in said
-    assert "did you mean node" in said
+    assert "--holdout sourc: no such column" in said
+    assert "did you mean source" in said
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\x00\x01\x02\xff" * 50, b"a,b\n1,2\n", b"gpu,time_ms\nx,1\ny,2\n"])
