@@ -39,7 +39,7 @@ from .engine.program import generator
 from .overlap_data import COLUMNS, COUNTERS, FEATURES, REFERENCE_S, OverlapData, from_frame, raw_features, standardised
 
 
-class Prior(NamedTuple):
+class OverlapPrior(NamedTuple):
     """Law of a site, where a fit begins, and "feature" or "kernel" where there is one for each."""
 
     law: Any
@@ -49,31 +49,31 @@ class Prior(NamedTuple):
 
 PRIORS = {
     # Odds of a call being held up: 1 in 5, 1 in 50 to 4 in 5 within two standard deviations.
-    "base_logit": Prior(dist.Normal(-1.5, 1.2), -1.5),
+    "base_logit": OverlapPrior(dist.Normal(-1.5, 1.2), -1.5),
     # A call that is held up takes exp(0.4) = 1.5 times as long, 1.1 to 5 times within two standard deviations.
-    "base_log_extra": Prior(dist.Normal(-0.9, 0.7), -0.9),
+    "base_log_extra": OverlapPrior(dist.Normal(-0.9, 0.7), -0.9),
     # Kernels differ by up to this much (standard deviations of logit and log extra): anything from alike to unrelated.
-    "kernel_logit_scale": Prior(dist.HalfNormal(1.5), 0.7),
-    "kernel_extra_scale": Prior(dist.HalfNormal(0.7), 0.4),
+    "kernel_logit_scale": OverlapPrior(dist.HalfNormal(1.5), 0.7),
+    "kernel_extra_scale": OverlapPrior(dist.HalfNormal(0.7), 0.4),
     # Features by one standard deviation: odds by at most a factor exp(0.5) or so, unless the data insist; extra by half of that.
-    "slope_logit_scale": Prior(dist.HalfNormal(0.5), 0.2),
-    "slope_extra_scale": Prior(dist.HalfNormal(0.25), 0.1),
-    "slope_logit_raw": Prior(dist.Normal(), 0.0, "feature"),
-    "slope_extra_raw": Prior(dist.Normal(), 0.0, "feature"),
+    "slope_logit_scale": OverlapPrior(dist.HalfNormal(0.5), 0.2),
+    "slope_extra_scale": OverlapPrior(dist.HalfNormal(0.25), 0.1),
+    "slope_logit_raw": OverlapPrior(dist.Normal(), 0.0, "feature"),
+    "slope_extra_raw": OverlapPrior(dist.Normal(), 0.0, "feature"),
     # Log of shape - 1: coefficient of variation 0.5 to 0.9; above 1, so that no mass sits at zero
-    "shape_above_one": Prior(dist.LogNormal(0.0, 0.7), 1.0),
-    "shift": Prior(dist.HalfNormal(0.01), 0.002),  # kernels "not held up" may still take 1% longer
-    "log_noise": Prior(
+    "shape_above_one": OverlapPrior(dist.LogNormal(0.0, 0.7), 1.0),
+    "shift": OverlapPrior(dist.HalfNormal(0.01), 0.002),  # kernels "not held up" may still take 1% longer
+    "log_noise": OverlapPrior(
         dist.Normal(-4.2, 1.0), -4.2
     ),  # log 0.015: repeats of one kernel under a profiler agree to 0.5-4%
-    "noise_slope": Prior(
+    "noise_slope": OverlapPrior(
         dist.Normal(-0.3, 0.3), -0.3
     ),  # short kernels are timed less well; -0.5 is independent noise per second
-    "tail_above_one": Prior(
+    "tail_above_one": OverlapPrior(
         dist.LogNormal(0.7, 0.7), 2.0
     ),  # log of (degrees of freedom - 1): 2 to 9, heavy but with a mean
-    "kernel_logit": Prior(dist.Normal(), 0.0, "kernel"),
-    "kernel_extra": Prior(dist.Normal(), 0.0, "kernel"),
+    "kernel_logit": OverlapPrior(dist.Normal(), 0.0, "kernel"),
+    "kernel_extra": OverlapPrior(dist.Normal(), 0.0, "kernel"),
 }
 # [draw, row] arrays stay small; a 5% quantile of 1,000 draws has a standard error of 0.7% in probability.
 MOST_DRAWS = 1000

@@ -248,7 +248,7 @@ def step_times_data(
         for level, found in labels.items()
     }
     count = np.bincount(index["site"], minlength=len(names["site"]))[index["site"]]
-    arrays = parts_of_outline(stacked) | {field_of(level): value for level, value in index.items()}
+    arrays: dict[str, Any] = parts_of_outline(stacked) | {field_of(level): value for level, value in index.items()}
     return StepTimesData(
         **arrays,
         log_measured=np.log(np.asarray(measured_s, dtype=float)),

@@ -268,7 +268,7 @@ def some_of(draws: Mapping[str, Any], n_draw: int) -> dict[str, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Parameters:
+class DrawnLaws:
     """Laws of the times of one group: numbers of laws [draw], log medians and log spreads [draw, 2]."""
 
     law: np.ndarray

@@ -29,7 +29,7 @@ from prism_jax.horizon.reliability import Hazard, Reliability
 from ..data.checks import groups_of
 from ..engine.model import Draws, GroupScore, Model, interval
 from . import durations
-from .durations import Parameters, of_line, of_pairs
+from .durations import DrawnLaws, of_line, of_pairs
 from .repair_data import (
     ALIKE,
     CENTRE,
@@ -84,7 +84,7 @@ HOUR_S = 3600.0
 
 def parameters(
     data: RepairsData, draws: Draws, quantity: str, system: str | None, rng: np.random.Generator
-) -> Parameters:
+) -> DrawnLaws:
     """Parameters of a system; of a system of one node where they are of times between events."""
     index = QUANTITIES.index(quantity)
     mean = np.stack([draws["location"][:, index], draws["log_spread"][:, index]], axis=-1)
@@ -92,7 +92,7 @@ def parameters(
     weibull = np.asarray(draws["weibull"])[:, index]
     at = None if system is None else data.systems.index(system)
     grid = None if at is None else (data.theta[:, index, at], data.log_weight[:, index, at])
-    return Parameters(*durations.drawn(mean, sd, np.stack([weibull, 1.0 - weibull], axis=-1), grid, rng))
+    return DrawnLaws(*durations.drawn(mean, sd, np.stack([weibull, 1.0 - weibull], axis=-1), grid, rng))
 
 
 def events_per_node_h(data: RepairsData, draws: Draws, system: str | None, rng: np.random.Generator) -> np.ndarray:

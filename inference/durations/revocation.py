@@ -34,7 +34,7 @@ from prism_jax.core.registry import did_you_mean
 from ..data.checks import groups_of
 from ..engine.model import Draws, GroupScore, Model, interval
 from ..engine.program import ModelPart
-from .durations import Parameters, chosen, drawn, some_of
+from .durations import DrawnLaws, chosen, drawn, some_of
 from .revocation_data import CLASSES, COLUMNS, FAMILIES, QUANTITIES, SHAPES_OF, TRAITS, RevocationData, from_frame
 from .revocation_populations import (
     LOSSES,
@@ -183,12 +183,12 @@ def _alike(data: RevocationData, trait: np.ndarray) -> list[list[int]]:
 
 def _like_one(
     data: RevocationData, draws: Draws, found: FamilyChoice, alike: list[list[int]], rng: np.random.Generator
-) -> list[Parameters]:
+) -> list[DrawnLaws]:
     """Spells and gaps of a group of a zone, another one by draw."""
     n_draw = len(draws["concentration"])
     zones = rng.integers(len(alike), size=n_draw)
     chosen = np.array([groups[rng.integers(len(groups))] for groups in (alike[zone] for zone in zones)])
-    both = [Parameters(np.zeros(n_draw, dtype=int), np.zeros((n_draw, 2))) for _ in found.family]
+    both = [DrawnLaws(np.zeros(n_draw, dtype=int), np.zeros((n_draw, 2))) for _ in found.family]
     for at in np.unique(chosen).tolist():
         own = chosen == at
         drawn = {name: np.asarray(value)[own] for name, value in draws.items()}
@@ -201,7 +201,7 @@ def _like_one(
 def spells(
     data: RevocationData, draws: Draws, quantity: int, family: int, at: int | None, trait: np.ndarray,
     rng: np.random.Generator,
-) -> Parameters:  # fmt: skip
+) -> DrawnLaws:  # fmt: skip
     """Parameters of the spells of a group under one family."""
     site = of_population(draws, FAMILIES[family], quantity)
     location, n_draw = site["location"] + site["slope"] @ trait, len(site["location"])
@@ -212,7 +212,7 @@ def spells(
             line = data.median[quantity, at]
             prior = 0.5 * ((line - location[:, None]) / site["between_sd"][:, None]) ** 2
             log_s = line[chosen(data.median_log_weight[quantity, at] - prior, rng)]
-        return Parameters(np.zeros(n_draw, dtype=int), np.stack([log_s, np.full(n_draw, np.log(EULER))], axis=-1))
+        return DrawnLaws(np.zeros(n_draw, dtype=int), np.stack([log_s, np.full(n_draw, np.log(EULER))], axis=-1))
     shapes = np.array(SHAPES_OF[FAMILIES[family]])
     mean, sd = (
         np.stack([location, site["log_spread"]], axis=-1),
@@ -220,7 +220,7 @@ def spells(
     )
     grid = None if at is None else (data.theta[shapes, quantity, at], data.log_weight[shapes, quantity, at])
     law, theta = drawn(mean, sd, site.get("shape_share", np.ones((n_draw, 1))), grid, rng)
-    return Parameters(shapes[law], theta)
+    return DrawnLaws(shapes[law], theta)
 
 
 def _slope(draws: Draws, quantity: int, family: int) -> np.ndarray:

@@ -54,7 +54,7 @@ def conditional(data: StepsData, drawn: Mapping[str, Floats], asked: Query) -> t
     return mean, np.maximum(variance, 0.0)
 
 
-def _law(data: StepsData, drawn: Mapping[str, Floats]) -> tuple[Floats, ...]:
+def _law(data: StepsData, drawn: Mapping[str, Floats]) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """First arguments of `covariance`."""
     return drawn["amplitude"], drawn["own"], drawn["length"], drawn["coupling"], data.slope[:N_SMOOTH]
 
