@@ -251,15 +251,16 @@ def test_a_log_of_the_job_sets_its_level(tmp_path, job, capsys, monkeypatch):
 
 
 def test_columns_units_and_rows_are_chosen_by_options(tmp_path, capsys):
-    size = np.array([1.0, 2.0, 4.0, 8.0])
-    table = pd.DataFrame({"images": size, "took": 3.0 + size, "kind": "good"})
+    size = np.repeat([1.0, 2.0, 4.0, 8.0, 16.0, 32.0], 3)
+    noise = np.exp(0.01 * np.random.default_rng(5).standard_normal(len(size)))
+    table = pd.DataFrame({"images": size, "took": (3.0 + size) * noise, "kind": "good"})
     table = pd.concat([table, table.assign(kind="bad", took=9e9)])
     file = tmp_path / "ladder.csv"
     table.to_csv(file, index=False)
     options = ["--map", "batch=images", "--map", "step=took", "--unit", "step=ms", "--where", "kind=good"]
     assert main(["fit", "ladder", str(file), "--method", "map", "--seed", "5", "--json", *options]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["hygiene"]["n_kept"], found["hygiene"]["n_read"]) == (4, 8)
+    assert (found["hygiene"]["n_kept"], found["hygiene"]["n_read"]) == (18, 36)
     assert found["about"]["setups"]["one"]["s_per_sample"]["median"] == pytest.approx(1e-3, rel=0.1)
 
 
