@@ -1,7 +1,7 @@
 """Hypothesis strategies of damaged files: valid ones with a few changes, as people and attackers make them."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 
@@ -17,10 +17,9 @@ _TOKEN = re.compile(rb"[\w.+-]+")
 Change = Callable[[bytes], bytes]
 
 
-def changed(whole: bytes, most: int = 4) -> st.SearchStrategy[bytes]:
-    """`whole` after one to `most` changes."""
-    changes = st.lists(st.one_of(_tokens(), _lines(), _cuts(), _bytes()), min_size=1, max_size=most)
-    return changes.map(lambda chosen: _all(whole, chosen))
+def changed(wholes: Sequence[bytes]) -> st.SearchStrategy[bytes]:
+    """One of `wholes` after one to four changes."""
+    return st.builds(_all, st.sampled_from(wholes), _CHANGES)
 
 
 def _all(whole: bytes, changes: list[Change]) -> bytes:
@@ -94,3 +93,6 @@ def _bytes() -> st.SearchStrategy[Change]:
         return flipped
 
     return st.builds(change, _WHERE, st.integers(0, 255))
+
+
+_CHANGES = st.lists(st.one_of(_tokens(), _lines(), _cuts(), _bytes()), min_size=1, max_size=4)

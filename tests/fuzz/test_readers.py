@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, given, settings
 
 from prism_jax.core.errors import MOST_LINE, PrismError
 from tests.fuzz.changes import changed
@@ -60,7 +60,6 @@ def bounded_memory(most_bytes: float = MOST_BYTES) -> Iterator[None]:
 
 def fuzz(reader: Reader, folder: Path, n: int, seed: str | None = None) -> None:
     """`n` damaged files, always the same ones where `seed` (which Hypothesis takes from its option itself) is None."""
-    whole = st.sampled_from(reader.seeds).flatmap(changed)
 
     @settings(
         max_examples=max(1, math.ceil(n * reader.share)),
@@ -69,7 +68,7 @@ def fuzz(reader: Reader, folder: Path, n: int, seed: str | None = None) -> None:
         deadline=1000.0 * MOST_S,
         suppress_health_check=QUIET,
     )
-    @given(whole)
+    @given(changed(reader.seeds))
     def run(content: bytes) -> None:
         ends_well(reader, folder / reader.file, content)
 
