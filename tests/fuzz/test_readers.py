@@ -17,7 +17,7 @@ from prism_jax.core.errors import MOST_LINE, PrismError
 from tests.fuzz.changes import changed
 from tests.fuzz.readers import READERS, Reader
 
-N_FAST, N_SLOW = 80, 20_000  # of each reader; of all together
+N_FAST, N_SLOW = 150, 20_000  # of each reader; of all together
 MOST_S = 10.0
 MOST_BYTES = 1e9  # more than the process held before
 QUIET = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large)
