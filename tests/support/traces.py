@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prism_jax.recorded.effects import Effects
 from prism_jax.trace.assemble import assemble
 from prism_jax.trace.dependencies import Dependencies
 from prism_jax.trace.pipeline import dependencies
@@ -175,6 +176,12 @@ def without_micro_batches(trace: Trace) -> Trace:
 def ops_of(trace: Trace, *op_types: str) -> list[int]:
     """Numbers of the ops of some types."""
     return [i for i, op in enumerate(trace.ops) if op.op_type in op_types]
+
+
+def effects_of(holder: Any) -> Effects:
+    """What the compute of a fitted job, or of a law of its steps, shares."""
+    assert holder.effects is not None
+    return holder.effects
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from prism_jax.recorded.edits import (
     with_slower_worker,
     with_workers_placed,
 )
-from prism_jax.recorded.effects import Effects, fit_effects
+from prism_jax.recorded.effects import fit_effects
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.unseen_steps import StepStreams, drawn_durations, step_law
 from tests.support.trace_oracle import PipelineJob
-from tests.support.traces import Law, planted, timed
+from tests.support.traces import Law, effects_of, planted, timed
 
 JOB = PipelineJob(pp=3, dp=4, n_micro_batch=4)
 SLOW = (2, 1)  # replica, stage
@@ -30,11 +30,6 @@ RANK = SLOW[1] * JOB.dp + SLOW[0]
 @pytest.fixture(scope="module")
 def job() -> RecordedJob:
     return fit_job(timed(JOB, planted(JOB, 20, 0, LAW).run_s))
-
-
-def effects_of(job: RecordedJob) -> Effects:
-    assert job.effects is not None
-    return job.effects
 
 
 def of_stage(job: RecordedJob, stage: int) -> list[int]:

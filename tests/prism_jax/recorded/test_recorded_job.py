@@ -13,7 +13,7 @@ from prism_jax.recorded.prediction import MomentMatch
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.unseen_steps import match_moments, predict_job
 from tests.support.trace_oracle import PipelineJob
-from tests.support.traces import Law, draws, ops_of, planted, record, timed, without_micro_batches
+from tests.support.traces import Law, draws, effects_of, ops_of, planted, record, timed, without_micro_batches
 
 JOB = PipelineJob(pp=2, dp=4, n_micro_batch=4)
 
@@ -24,8 +24,7 @@ def test_work_of_the_simulator_is_found() -> None:
     run_s, gap_s = recording.truth(job.trace)
     np.testing.assert_allclose(job.run_s, run_s, atol=1e-10)
     np.testing.assert_allclose(job.gap_s[~job.waits.unexplained], gap_s[~job.waits.unexplained], atol=1e-10)
-    assert job.effects is not None
-    assert job.effects.op.shape == (4, 4)
+    assert effects_of(job).op.shape == (4, 4)
 
 
 def test_transfers_of_a_part_of_the_replicas_are_freed_of_the_wait_for_the_others() -> None:
@@ -52,6 +51,11 @@ def fitted(n_step: int, seed: int = 1) -> RecordedJob:
     return fit_job(timed(MOMENTS_JOB, planted(MOMENTS_JOB, n_step, seed, NOISE).run_s))
 
 
+def longer(job: RecordedJob, factor: float) -> RecordedJob:
+    """A job that takes its compute for so many times as long as it is."""
+    return replace(job, effects=replace(effects_of(job), base=effects_of(job).base + np.log(factor)))
+
+
 def test_a_job_that_the_model_describes_is_left_alone() -> None:
     """Two factors of ten jobs: a factor is off by more than two standard errors once in twenty times at most."""
     found = [match_moments(fitted(40, seed)).agreement for seed in range(10)]
@@ -63,8 +67,7 @@ def test_a_job_that_the_model_describes_is_left_alone() -> None:
 def test_steps_that_are_off_are_moved(factor: float) -> None:
     """Compute that is really longer or shorter than what was learned, as where processes take turns."""
     job = fitted(60)
-    assert job.effects is not None
-    wrong = replace(job, effects=replace(job.effects, base=job.effects.base - np.log(factor)))
+    wrong = longer(job, 1 / factor)
     mean = match_moments(wrong).agreement.mean
     assert mean == pytest.approx(factor, rel=0.03)
     drawn = predict_job(replace(wrong, agreement=MomentMatch(mean=mean)), key=jax.random.key(3))
@@ -73,11 +76,8 @@ def test_steps_that_are_off_are_moved(factor: float) -> None:
 
 @pytest.mark.parametrize("factor", [0.25, 4.0])
 def test_steps_that_are_nothing_like_the_recorded_ones_are_refused(factor: float) -> None:
-    job = fitted(20)
-    assert job.effects is not None
-    wrong = replace(job, effects=replace(job.effects, base=job.effects.base + np.log(factor)))
     with pytest.raises(DataError, match=r"times the recorded ones on average.*does not describe.*log of steps"):
-        match_moments(wrong)
+        match_moments(longer(fitted(20), factor))
 
 
 def test_compute_that_often_takes_no_time_is_drawn_as_long_as_it_was() -> None:

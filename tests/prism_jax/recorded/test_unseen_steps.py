@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from prism_jax.recorded import unseen_steps as module
-from prism_jax.recorded.effects import Effects, Strata
+from prism_jax.recorded.effects import Strata
 from prism_jax.recorded.factor_shape import POOL, ShapeChoice
 from prism_jax.recorded.recorded_job import RecordedJob, fit_job
 from prism_jax.recorded.replay import replay
@@ -26,7 +26,7 @@ from prism_jax.recorded.unseen_steps import (
 from prism_jax.trace.assemble import assemble
 from prism_jax.trace.trace import JobShape, OpRow, OpTable
 from tests.support.trace_oracle import PipelineJob
-from tests.support.traces import Law, planted, timed
+from tests.support.traces import Law, effects_of, planted, timed
 
 JOB = PipelineJob(pp=2, dp=4, n_micro_batch=4)
 NOISE = Law(micro_batch=0.15, own=0.03)
@@ -35,11 +35,6 @@ N_STEP, N_DRAW, MORE = 60, 3000, 16
 
 def fitted(law: Law, job: PipelineJob = JOB, n_step: int = N_STEP, seed: int = 0) -> RecordedJob:
     return fit_job(timed(job, planted(job, n_step, seed, law).run_s))
-
-
-def effects_of(job: RecordedJob | StepSampler) -> Effects:
-    assert job.effects is not None
-    return job.effects
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ def recording() -> Recording:
     return record(JOB, 3, *draws(3))
 
 
-def trace_of(rows: list[OpRow], shape: JobShape) -> Trace:
+def trace_of(rows: list[OpRow], shape: JobShape = JobShape("j")) -> Trace:
     return assemble(OpTable.from_rows("ops.csv", rows), shape)
 
 
@@ -152,7 +152,7 @@ def test_a_trace_can_be_cut(recording: Recording) -> None:
 def test_too_large_a_table_is_refused() -> None:
     rows = [OpRow(s, 0, 0, 0, f"op {s}", -1, -1, 0.0, 1.0) for s in range(20_000)]
     with pytest.raises(DataError, match="20,000 ops x 1 replicas x 20,000 steps are too many"):
-        trace_of(rows, JobShape("j"))
+        trace_of(rows)
 
 
 # --- Work and gaps by hand: transfers count from the last arrival, and clocks that disagree a little do no harm ------
@@ -170,7 +170,7 @@ def pair() -> tuple[Trace, Dependencies]:
         OpRow(0, 0, 1, 0, "work", -1, -1, 10.0, 2.8, "main"),
         OpRow(0, 0, 1, 0, "meet", -1, -1, 13.0, 0.5, "main", "g"),
     ]
-    trace = assemble(OpTable.from_rows("x", rows), JobShape("j", pp=2))
+    trace = trace_of(rows, JobShape("j", pp=2))
     return trace, recorded_order(trace)
 
 
@@ -203,7 +203,7 @@ def test_replicas_that_meet_wait_for_the_last_replica() -> None:
         for dp, pp, ready in [(0, 0, 1.0), (0, 1, 2.0), (1, 0, 4.0), (1, 1, 3.0)]
         for name, start, end, group in [("work", 0.0, ready, ""), ("meet", ready, 4.5, "g")]
     ]
-    trace = assemble(OpTable.from_rows("x", rows), JobShape("j", dp=2, pp=2))
+    trace = trace_of(rows, JobShape("j", dp=2, pp=2))
     found = durations(trace, recorded_order(trace)).run_s
     np.testing.assert_allclose(found[[MEET_A, MEET_B]], 0.5)
     np.testing.assert_allclose(found[[WORK_A, WORK_B], :, 0], [[1.0, 4.0], [2.0, 3.0]])
@@ -216,10 +216,6 @@ def row(rank: int, op_type: str, start_s: float, stream: str = "", group: str = 
     return OpRow(0, replica, rank, 0, op_type, -1, -1, start_s, 0.5, stream, group)
 
 
-def recorded_order_trace_of(rows: list[OpRow], pp: int = 1, dp: int = 1) -> Trace:
-    return assemble(OpTable.from_rows("ops.csv", rows), JobShape("j", dp=dp, pp=pp))
-
-
 def after(trace: Trace) -> dict[str, list[str]]:
     needs = recorded_order(trace)
     return {str(op): [str(trace.ops[u]) for u in needs.after[i]] for i, op in enumerate(trace.ops)}
@@ -227,9 +223,7 @@ def after(trace: Trace) -> dict[str, list[str]]:
 
 def test_ops_of_a_stream_run_one_after_another() -> None:
     """Whatever their type, and independently of other streams."""
-    trace = recorded_order_trace_of(
-        [row(0, "a", 0.0, "s"), row(0, "b", 1.0, "t"), row(0, "c", 2.0, "s"), row(0, "a", 3.0, "t")]
-    )
+    trace = trace_of([row(0, "a", 0.0, "s"), row(0, "b", 1.0, "t"), row(0, "c", 2.0, "s"), row(0, "a", 3.0, "t")])
     assert after(trace) == {
         "a 0 of stage 0": [],
         "b 0 of stage 0": [],
@@ -240,14 +234,15 @@ def test_ops_of_a_stream_run_one_after_another() -> None:
 
 
 def test_without_streams_every_op_type_is_one() -> None:
-    trace = recorded_order_trace_of([row(0, "a", 0.0), row(0, "b", 1.0), row(0, "a", 2.0)])
+    trace = trace_of([row(0, "a", 0.0), row(0, "b", 1.0), row(0, "a", 2.0)])
     assert after(trace) == {"a 0 of stage 0": [], "b 0 of stage 0": [], "a 1 of stage 0": ["a 0 of stage 0"]}
 
 
 def test_groups_meet_across_ranks_and_replicas() -> None:
     rows = [row(r, "ar", 1.0 + r, "comm", "g", d) for r in range(2) for d in range(2)]
-    trace = recorded_order_trace_of(
-        rows + [row(r, "mm", 0.0, "main", "", d) for r in range(2) for d in range(2)], pp=2, dp=2
+    trace = trace_of(
+        rows + [row(r, "mm", 0.0, "main", "", d) for r in range(2) for d in range(2)],
+        JobShape("j", dp=2, pp=2),
     )
     needs = recorded_order(trace)
     members = [[str(trace.ops[op]) for op in ops] for ops in needs.members()]
@@ -267,11 +262,11 @@ def test_groups_entered_in_another_order_are_a_circle() -> None:
         row(1, "ar", 1.0, "s", "g"),
     ]
     with pytest.raises(DataError, match="ops.csv: the recorded ops wait for each other: ar 0 of stage 0 waits for"):
-        recorded_order(recorded_order_trace_of(rows, pp=2))
+        recorded_order(trace_of(rows, JobShape("j", pp=2)))
 
 
 def test_rules_are_used_where_the_op_types_are_known() -> None:
     trace, by_rule = skeleton(PipelineJob(2, 2, 3))
     assert dependencies(trace).after == by_rule.after
-    other = recorded_order_trace_of([row(0, "a", 0.0), row(0, "a", 2.0)])
+    other = trace_of([row(0, "a", 0.0), row(0, "a", 2.0)])
     assert dependencies(other).after == recorded_order(other).after

@@ -36,19 +36,12 @@ def test_notations_of_the_same_groups_agree(notation: str):
     assert (found.size, found.stride) == (2, 4)
 
 
-def test_parts_of_a_dimension_are_counted_from_the_outside():
-    assert sorted(groups_of("replica_groups=mesh['all'=8] {'all':(2)2}").members.tolist()) == [
-        [0, 2],
-        [1, 3],
-        [4, 6],
-        [5, 7],
-    ]
-    assert sorted(groups_of("replica_groups=mesh['all'=8] {'all':(4)2}").members.tolist()) == [
-        [0, 1],
-        [2, 3],
-        [4, 5],
-        [6, 7],
-    ]
+@pytest.mark.parametrize(
+    ("part", "members"), [("(2)2", [[0, 2], [1, 3], [4, 6], [5, 7]]), ("(4)2", [[0, 1], [2, 3], [4, 5], [6, 7]])]
+)
+def test_parts_of_a_dimension_are_counted_from_the_outside(part: str, members: list[list[int]]):
+    found = groups_of(f"replica_groups=mesh['all'=8] {{'all':{part}}}")
+    assert sorted(found.members.tolist()) == members
 
 
 def test_no_groups_are_everybody():
@@ -86,21 +79,21 @@ def test_pairs_are_read_and_bounded():
         permuted_pairs(made, made.computations["main"].instructions["r"])
 
 
+ROWS_OF_4, COLUMNS_OF_2 = groups_of("replica_groups=[2,4]<=[8]"), groups_of("replica_groups=[4,2]<=[2,4]T(1,0)")
+
+
 def test_axes_are_named_by_what_varies_in_a_group():
-    rows, columns = groups_of("replica_groups=[2,4]<=[8]"), groups_of("replica_groups=[4,2]<=[2,4]T(1,0)")
-    axes = known_axes({"dp": 2, "tp": 4}, [rows, columns])
-    assert (axes.along(rows), axes.along(columns)) == ("tp", "dp")
+    axes = known_axes({"dp": 2, "tp": 4}, [ROWS_OF_4, COLUMNS_OF_2])
+    assert (axes.along(ROWS_OF_4), axes.along(COLUMNS_OF_2)) == ("tp", "dp")
 
 
 def test_stated_axes_are_put_in_the_order_that_fits():
-    rows, columns = groups_of("replica_groups=[2,4]<=[8]"), groups_of("replica_groups=[4,2]<=[2,4]T(1,0)")
-    assert list(known_axes({"tp": 4, "dp": 2}, [rows, columns]).sizes) == ["dp", "tp"]
+    assert list(known_axes({"tp": 4, "dp": 2}, [ROWS_OF_4, COLUMNS_OF_2]).sizes) == ["dp", "tp"]
     assert list(known_axes({"tp": 4, "dp": 2}, []).sizes) == ["tp", "dp"]
 
 
 def test_guessed_axes_are_tensor_parallel_where_activations_are_summed():
-    rows, columns = groups_of("replica_groups=[2,4]<=[8]"), groups_of("replica_groups=[4,2]<=[2,4]T(1,0)")
-    axes = guessed_axes([(rows, True), (columns, False)])
+    axes = guessed_axes([(ROWS_OF_4, True), (COLUMNS_OF_2, False)])
     assert axes.guessed == {"group4x1": "tp", "group2x4": "dp"}
     assert np.prod(list(axes.sizes.values())) == 8
 
