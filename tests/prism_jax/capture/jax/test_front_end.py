@@ -1,7 +1,10 @@
 """Steps in JAX, captured from their code: one is compiled for real, in a process of its own."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
+from typing import Any
 
 import jax
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from prism_jax.capture.front_end import CaptureRequest, front_end_for, load_function
 from prism_jax.capture.hlo.parse import read_hlo
 from prism_jax.capture.hlo.program import ProgramFacts, rank_program
+from prism_jax.capture.jax import front_end as jax_front_end
 from prism_jax.capture.jax.child import step_of
 from prism_jax.core.errors import DataError
 from prism_jax.shell.app import main
@@ -19,12 +23,32 @@ DATA = Path(__file__).parents[3] / "data" / "hlo"
 STEP = DATA / "mlp_step.py"
 
 
-def test_a_step_is_compiled_and_read():
+REQUEST = CaptureRequest(f"{STEP}:train_step", world=8)
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Mapping[str, Any]]:
+    """The folder in which a process of its own has compiled the step, and what it said."""
+    folder = tmp_path_factory.mktemp("compiled")
+    return folder, jax_front_end._compiled(REQUEST, 8, folder)
+
+
+@pytest.fixture
+def compiled_once(compiled: tuple[Path, Mapping[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captures read what was compiled before."""
+
+    def again(request: CaptureRequest, n: int, folder: Path) -> Mapping[str, Any]:
+        copytree(compiled[0], folder, dirs_exist_ok=True)
+        return compiled[1]
+
+    monkeypatch.setattr(jax_front_end, "_compiled", again)
+
+
+def test_a_step_is_compiled_and_read(compiled_once: None):
     """What it computes and exchanges is what the text of the same step, which is kept in the repository, says."""
-    request = CaptureRequest(f"{STEP}:train_step", world=8)
-    front_end = front_end_for(request)
+    front_end = front_end_for(REQUEST)
     assert front_end.name == "jax"
-    program = front_end.capture(request)
+    program = front_end.capture(REQUEST)
     kept = rank_program(read_hlo(DATA / "mlp_fsdp2_tp4.txt"), ProgramFacts(axes={"fsdp": 2, "tp": 4}))
     assert (program.world, dict(program.axes)) == (8, {"fsdp": 2, "tp": 4})
     assert (program.samples_per_step, program.tokens_per_sample) == (4, 8)
@@ -40,11 +64,10 @@ def test_a_step_is_compiled_and_read():
     assert found == expected
 
 
-def test_a_fusion_policy_decides_which_kernels_there_are():
+def test_a_fusion_policy_decides_which_kernels_there_are(compiled_once: None):
     """As XLA for GPUs has them, or chains by who reads what, which keep nothing that they can make again."""
-    request = CaptureRequest(f"{STEP}:train_step", world=8)
-    front_end = front_end_for(request)
-    chains, eager = (front_end.capture(replace(request, fusion=fusion)) for fusion in ("fused", "eager"))
+    front_end = front_end_for(REQUEST)
+    chains, eager = (front_end.capture(replace(REQUEST, fusion=fusion)) for fusion in ("fused", "eager"))
     assert (chains.fusion, eager.fusion) == ("fused", "eager")
     assert chains.classes == eager.classes
     moved = [sum(op.n_bytes * n for op, n in fused(one.classes[0], one.fusion).ops) for one in (chains, eager)]
