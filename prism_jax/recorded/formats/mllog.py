@@ -13,7 +13,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, TypeGuard
@@ -80,7 +80,7 @@ def reported_steps(events: Sequence[LogEntry], batch: float | None) -> LoggedSte
         n_steps = _since(step)
     else:
         n_steps = _lengths(found, batch)
-    numbers = [round(value) for value in step] if step is not None else _sums(n_steps)
+    numbers = [round(value) for value in step] if step is not None else list(accumulate(n_steps))
     note = f"{field} as reported, " + ("of the step of the entry" if single else "mean since the entry before")
     return LoggedSteps(numbers, seconds, n_steps, note)
 
@@ -97,12 +97,8 @@ def clocked_steps(events: Sequence[LogEntry], batch: float | None) -> LoggedStep
             last = keys[key][-1][1] if keys[key] else None
             if last is None or (last.key, last.counts) != (event.key, event.counts):  # else another rank says it again
                 keys[key].append((n_pauses, event))
-    best: LoggedSteps | None = None
-    for key, found in keys.items():
-        steps = _clocked(key, found, events, batch)
-        if steps.step and (best is None or len(steps.step) > len(best.step)):
-            best = steps
-    return best
+    by_key = [_clocked(key, found, events, batch) for key, found in keys.items()]
+    return max((steps for steps in by_key if steps.step), key=lambda steps: len(steps.step), default=None)
 
 
 def _clocked(
@@ -112,9 +108,8 @@ def _clocked(
     progress = _progress([event for _, event in found], events, batch)
     if progress is None:
         return steps
-    for index in range(1, len(found)):
-        (pauses, before), (pauses_now, event) = found[index - 1], found[index]
-        n_exact = progress[index] - progress[index - 1]
+    for ((pauses, before), begins), ((pauses_now, event), ends) in pairwise(zip(found, progress, strict=True)):
+        n_exact = ends - begins
         n = round(n_exact)
         if pauses != pauses_now or not 1 <= n <= MAX_STEPS or abs(n - n_exact) > 0.1 or event.time_ms == before.time_ms:
             continue
@@ -122,7 +117,7 @@ def _clocked(
             raise DataError(
                 f"{event.place} time_ms: the clock goes back, from {before.time_ms:.0f} to {event.time_ms:.0f}"
             )
-        steps.step.append(round(progress[index]))
+        steps.step.append(round(ends))
         steps.seconds.append((event.time_ms - before.time_ms) / 1e3 / n)
         steps.n_steps.append(n)
     return steps
@@ -171,14 +166,6 @@ def _since(step: list[float]) -> list[int]:
     gaps = [after - before for before, after in pairwise(step)]
     usual = median(gap for gap in gaps if gap > 0)
     return [min(max(round(gap if gap > 0 else usual), 1), MAX_STEPS) for gap in [0.0, *gaps]]
-
-
-def _sums(n_steps: list[int]) -> list[int]:
-    total, sums = 0, []
-    for n in n_steps:
-        total += n
-        sums.append(total)
-    return sums
 
 
 MARKER = b":::MLLOG"
