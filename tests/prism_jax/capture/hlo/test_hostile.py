@@ -105,7 +105,7 @@ def test_memory_is_bounded_by_the_text():
 
 
 def test_loops_in_loops_do_not_run_beyond_bounds():
-    inner = LOOP.replace("body", "inner").replace("condition", "until").replace("%sum", "%sum")
+    inner = LOOP.replace("body", "inner").replace("condition", "until")
     known = 'backend_config={"known_trip_count":{"n":"100000"}}'
     body = inner + LOOP.replace(
         "  %y = f32[4,8]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
