@@ -1,8 +1,19 @@
-"""Sums over the blocks of a model."""
+"""Small models of every kind of decoder layer, and sums over the blocks of a model."""
+
+from dataclasses import replace
 
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload.base.kernels import KernelTable
 from prism_jax.workload.base.workload import Workload, distinct_runs
+from prism_jax.workload.transformer.sizes import MLASpec, MoESpec
+from prism_jax.workload.transformer.spec import TransformerSpec
+
+GPT = TransformerSpec(name="gpt", n_layers=4, hidden=1024, n_heads=16, ffn_hidden=4096, vocab=51200)
+LLAMA = replace(
+    GPT, gated=True, norm="rms", position="rope", tied_embeddings=False, bias=False, n_kv_heads=4, ffn_hidden=2816
+)
+MOE = replace(LLAMA, moe=MoESpec(n_experts=8, top_k=2, ffn_hidden=512, n_shared=1, n_dense_first=1))
+MLA = replace(MOE, mla=MLASpec(256, 128, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64), n_kv_heads=0)
 
 
 def kernels_of(model: Workload, plan: ParallelPlan) -> KernelTable:

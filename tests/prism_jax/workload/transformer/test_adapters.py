@@ -18,26 +18,16 @@ from prism_jax.workload.base.kernels import KernelTable
 from prism_jax.workload.base.workload import Workload, total_bytes
 from prism_jax.workload.catalog import model as preset
 from prism_jax.workload.transformer.adapters import adapter_params
-from prism_jax.workload.transformer.sizes import AdapterSpec, MLASpec, MoESpec
+from prism_jax.workload.transformer.sizes import AdapterSpec
 from prism_jax.workload.transformer.spec import TransformerSpec
+from tests.support.blocks import LLAMA, MLA, MOE, kernels_of
 
-LLAMA = TransformerSpec(
-    name="llama", n_layers=4, hidden=1024, n_heads=16, n_kv_heads=4, ffn_hidden=2816, vocab=32000,
-    gated=True, norm="rms", position="rope", tied_embeddings=False, bias=False,
-)  # fmt: skip
-MOE = replace(LLAMA, moe=MoESpec(n_experts=8, top_k=2, ffn_hidden=512, n_shared=1, n_dense_first=1))
-MLA = replace(MOE, mla=MLASpec(256, 128, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64), n_kv_heads=0)
 PLAN = ParallelPlan(micro_batch=2, global_batch=8, seq_len=512)
 ATTENTION, ALL = AdapterSpec(16), AdapterSpec(16, ("all",))
 
 
 def with_adapters(model: TransformerSpec, spec: AdapterSpec) -> TransformerSpec:
     return replace(model, adapters=spec)
-
-
-def kernels(model: TransformerSpec, plan: ParallelPlan = PLAN) -> KernelTable:
-    blocks = [model.block(run.kind, plan) for run in model.layout for _ in range(run.count)]
-    return sum((block.kernels for block in blocks), KernelTable(()))
 
 
 def layer_flops(model: Workload, *phases: str) -> float:
@@ -102,7 +92,7 @@ def test_kernels_have_the_flops_of_the_model(model: TransformerSpec, spec: Adapt
     once = own.step_flops(plan, recomputed=False) / plan.global_batch * plan.micro_batch
     assert once == pytest.approx(n_tokens * own.model_flops_per_token(plan.seq_len))
     twice = own.step_flops(plan, recomputed=True) / plan.global_batch * plan.micro_batch
-    assert kernels(own, plan).flops() == pytest.approx(twice, rel=1e-12)
+    assert kernels_of(own, plan).flops() == pytest.approx(twice, rel=1e-12)
 
 
 def test_adapters_alone_cost_three_times_their_forward():

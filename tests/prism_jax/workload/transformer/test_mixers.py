@@ -21,6 +21,7 @@ from prism_jax.workload.transformer.mixers import MixerSpec, WindowSpec, causal_
 from prism_jax.workload.transformer.ops import layer_ops
 from prism_jax.workload.transformer.sizes import MoESpec
 from prism_jax.workload.transformer.spec import TransformerSpec
+from tests.support.blocks import flops_of_kernels, params_of_blocks
 
 GEMMA = WindowSpec(1024, ("sliding",) * 5 + ("full",))
 PLAN = ParallelPlan(micro_batch=1, global_batch=16, seq_len=4096, tp=2, pp=4)
@@ -187,24 +188,14 @@ def test_a_model_without_a_layer_with_experts_is_refused() -> None:
 # Layers with a state in place of attention: published counts, FLOPs linear in the sequence, blocks against totals.
 
 
-MAMBA2 = TransformerSpec(
-    "mamba2-2.7b",
-    64,
-    2560,
-    80,
-    1,
-    50288,
-    norm="rms",
-    position="none",
-    bias=False,
-    mixer=MixerSpec(80, 64, has_mlp=False),
-)
-GATED = MixerSpec(
-    32, 128, n_groups=16, state=128, kind="gated_linear", pattern=("mixer", "mixer", "mixer", "attention")
-)
-HYBRID = TransformerSpec(
-    "hybrid", 8, 2048, 16, 5632, 32000, n_kv_heads=2, gated=True, norm="rms", position="rope", bias=False, mixer=GATED
-)
+# fmt: off
+MAMBA2 = TransformerSpec("mamba2-2.7b", 64, 2560, 80, 1, 50288, norm="rms", position="none", bias=False,
+    mixer=MixerSpec(80, 64, has_mlp=False))
+GATED = MixerSpec(32, 128, n_groups=16, state=128, kind="gated_linear",
+    pattern=("mixer", "mixer", "mixer", "attention"))
+HYBRID = TransformerSpec("hybrid", 8, 2048, 16, 5632, 32000, n_kv_heads=2, gated=True, norm="rms", position="rope",
+    bias=False, mixer=GATED)
+# fmt: on
 MIXER_PLAN = ParallelPlan(micro_batch=2, global_batch=32, seq_len=2048, dp=16)
 
 
@@ -225,12 +216,8 @@ def test_gated_delta_layers_have_the_parts_of_the_published_ones() -> None:
 @pytest.mark.parametrize("recompute", ["none", "full", "selective"])
 def test_blocks_hold_parameters_and_do_the_flops(model: TransformerSpec, recompute: str) -> None:
     plan = replace(MIXER_PLAN, recompute=recompute)
-    runs = distinct_runs(model)
-    flops = sum(run.count * model.block(run.kind, plan).kernels.flops() for run in runs) * plan.n_micro_batch * plan.dp
-    assert flops == pytest.approx(model.step_flops(plan, recomputed=True), rel=1e-9)
-    parts = [(run.count, part) for run in runs for part in model.block(run.kind, plan).parameters]
-    total = sum(n * part.count for n, part in parts if not part.shared)
-    assert total + model.vocab * model.hidden * (1 if model.tied_embeddings else 0) == model.n_params()
+    assert flops_of_kernels(model, plan) == pytest.approx(model.step_flops(plan, recomputed=True), rel=1e-9)
+    assert params_of_blocks(model, plan) == model.n_params()
 
 
 def test_kinds_of_layers_follow_the_pattern() -> None:
@@ -249,18 +236,13 @@ def test_a_state_costs_the_same_per_token_however_long_the_sequence() -> None:
 
 def test_recomputation_saves_memory() -> None:
     machine = cluster("dgx-a100", 16)
-    saved = [
-        memory(HYBRID, machine, replace(MIXER_PLAN, recompute=kind)).stages[0].activations_bytes
-        for kind in ("none", "full")
-    ]
-    assert saved[1] < 0.5 * saved[0]
+    none, full = (memory(HYBRID, machine, replace(MIXER_PLAN, recompute=kind)).stages[0] for kind in ("none", "full"))
+    assert full.activations_bytes < 0.5 * none.activations_bytes
 
 
 def test_what_is_not_modelled_is_refused() -> None:
-    assert [problem.field for problem in HYBRID.problems(replace(MIXER_PLAN, cp=2, recompute="selective_op"))] == [
-        "cp",
-        "recompute",
-    ]
+    problems = HYBRID.problems(replace(MIXER_PLAN, cp=2, recompute="selective_op"))
+    assert [problem.field for problem in problems] == ["cp", "recompute"]
     with pytest.raises(SpecError, match="not modelled together with causal = False"):
         replace(HYBRID, causal=False)
     for changes in ({"kind": "x"}, {"state": 0}, {"pattern": ()}, {"n_groups": 3}):

@@ -7,30 +7,14 @@ import pytest
 from prism_jax.framework.software import Software
 from prism_jax.plan.plan import ParallelPlan
 from prism_jax.workload import catalog
-from prism_jax.workload.base.kernels import KernelTable
 from prism_jax.workload.transformer.loss import cross_entropy_kernels
 from prism_jax.workload.transformer.op_lists import norm_kernels, rope_kernels
 from prism_jax.workload.transformer.ops import head_ops, layer_ops
 from prism_jax.workload.transformer.shard import Shard
-from prism_jax.workload.transformer.sizes import MLASpec, MoESpec
 from prism_jax.workload.transformer.spec import TransformerSpec
+from tests.support.blocks import GPT, LLAMA, MLA, MOE, kernels_of
 
-GPT = TransformerSpec(name="gpt", n_layers=4, hidden=1024, n_heads=16, ffn_hidden=4096, vocab=51200)
-LLAMA = replace(
-    GPT, gated=True, norm="rms", position="rope", tied_embeddings=False, bias=False, n_kv_heads=4, ffn_hidden=2816
-)
-MOE = replace(LLAMA, moe=MoESpec(n_experts=8, top_k=2, ffn_hidden=512, n_shared=1, n_dense_first=1))
-MLA = replace(
-    MOE,
-    mla=MLASpec(q_lora_rank=256, kv_lora_rank=128, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64),
-    n_kv_heads=0,
-)
 PLAN = ParallelPlan(micro_batch=2, global_batch=8, seq_len=512)
-
-
-def all_ops(model: TransformerSpec, plan: ParallelPlan) -> KernelTable:
-    blocks = [model.block(run.kind, plan) for run in model.layout for _ in range(run.count)]
-    return sum((block.kernels for block in blocks), KernelTable(()))
 
 
 @pytest.mark.parametrize(
@@ -41,36 +25,25 @@ def test_flops_of_all_kernels_are_those_of_the_model(model: TransformerSpec, att
     plan = replace(PLAN, attention=attention)
     tokens = plan.micro_batch * plan.seq_len
     expected = tokens * model.train_flops_per_token(plan.seq_len, causal=attention == "flash")
-    assert all_ops(model, plan).flops() == pytest.approx(expected, rel=1e-12)
-
-
-def test_flops_of_gpt3_equal_equation_3_of_megatron() -> None:
-    model = TransformerSpec(name="175b", n_layers=96, hidden=12288, n_heads=96, ffn_hidden=49152, vocab=51200)
-    plan = ParallelPlan(micro_batch=1, global_batch=1, seq_len=2048, attention="unfused")
-    table = all_ops(model, plan)
-    layers = sum(layer_ops(model, plan, i).flops("F") for i in range(model.n_layers))
-    h, length, seq, vocab = 12288, 96, 2048, 51200
-    # arXiv 2104.04473 eq. 3, one sequence, full recomputation
-    expected = 96 * seq * length * h**2 * (1 + seq / (6 * h) + vocab / (16 * length * h))
-    assert table.flops() + layers == pytest.approx(expected, rel=1e-12)
+    assert kernels_of(model, plan).flops() == pytest.approx(expected, rel=1e-12)
 
 
 def test_backward_is_two_forwards() -> None:
-    table = all_ops(LLAMA, PLAN)
+    table = kernels_of(LLAMA, PLAN)
     assert table.flops("B", "W") == pytest.approx(2 * table.flops("F"))
 
 
 def test_doubling_the_micro_batch_doubles_flops() -> None:
-    once, twice = all_ops(MOE, PLAN), all_ops(MOE, replace(PLAN, micro_batch=4))
+    once, twice = kernels_of(MOE, PLAN), kernels_of(MOE, replace(PLAN, micro_batch=4))
     assert twice.flops() == pytest.approx(2 * once.flops())
 
 
 def test_tensor_parallelism_divides_flops() -> None:
-    assert all_ops(LLAMA, replace(PLAN, tp=4)).flops() == pytest.approx(all_ops(LLAMA, PLAN).flops() / 4)
+    assert kernels_of(LLAMA, replace(PLAN, tp=4)).flops() == pytest.approx(kernels_of(LLAMA, PLAN).flops() / 4)
 
 
 def test_context_parallelism_divides_flops() -> None:
-    assert all_ops(LLAMA, replace(PLAN, cp=2)).flops() == pytest.approx(all_ops(LLAMA, PLAN).flops() / 2)
+    assert kernels_of(LLAMA, replace(PLAN, cp=2)).flops() == pytest.approx(kernels_of(LLAMA, PLAN).flops() / 2)
 
 
 def test_expert_parallelism_changes_the_shape_of_expert_products_but_not_their_flops() -> None:
