@@ -10,22 +10,8 @@ import pytest
 
 from prism_jax.calibration.open_fields import RULES, usual_odds, usual_software
 from prism_jax.core.errors import SpecError
-from prism_jax.framework.base import (
-    AS_MEGATRON,
-    MEGATRON,
-    WITHOUT_PEAKS,
-    Framework,
-    PeakLaw,
-    PlanDefaults,
-)
-from prism_jax.framework.frameworks import (
-    FRAMEWORKS,
-    MEGATRON_CORE,
-    NANOTRON,
-    UNKNOWN,
-    framework_of,
-    style_of,
-)
+from prism_jax.framework.base import AS_MEGATRON, MEGATRON, WITHOUT_PEAKS, Framework, PeakLaw, PlanDefaults
+from prism_jax.framework.frameworks import FRAMEWORKS, MEGATRON_CORE, NANOTRON, UNKNOWN, framework_of, style_of
 from prism_jax.framework.software import SOFTWARE_VALUES, Software, software_problems
 from prism_jax.plan.plan import ParallelPlan
 
