@@ -1,4 +1,4 @@
-"""Memory model against the closed forms and figures of arXiv 2205.05198 and 1910.02054, and its monotonicity."""
+"""Memory model against arXiv 2205.05198 and 1910.02054, its monotonicity, and formats of states."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,14 +8,27 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prism_jax.core.errors import PlanError
-from prism_jax.cost.memory import MemoryBreakdown, held_weights, memory
-from prism_jax.cost.partition import chunks_of_stage, layers_of_chunks
+from prism_jax.cost.efficiency import efficiency
+from prism_jax.cost.memory import MemoryBreakdown, StateFactors, held_weights, memory, state_factors
+from prism_jax.cost.partition import chunks_of_stage, gradient_bytes, layers_of_chunks
+from prism_jax.cost.step import step_cost
+from prism_jax.cost.step_end import optimizer_bytes
 from prism_jax.framework.base import GIB, MEGATRON, MemoryOptions
 from prism_jax.framework.software import APART, GROUPED, STREAMS, Software
+from prism_jax.job.job import Job
+from prism_jax.job.rules import check_plan, problems
+from prism_jax.plan.fields import StateDtypes
 from prism_jax.plan.plan import ParallelPlan
+from prism_jax.search.evaluate import Evaluator
+from prism_jax.search.plan_costs import peak_memory
+from prism_jax.search.plan_table import PlanTable
+from prism_jax.search.space import default_space
+from prism_jax.system import catalog
 from prism_jax.system.hardware import Cluster, Device
 from prism_jax.system.network import Tier
+from prism_jax.variability.config import preset
 from prism_jax.workload.base.workload import total_bytes
+from prism_jax.workload.catalog import model as catalog_model
 from prism_jax.workload.transformer import params
 from prism_jax.workload.transformer.saved_tensors import layer_saved_tensors
 from prism_jax.workload.transformer.sizes import MoESpec
@@ -276,18 +289,9 @@ def test_a_layer_split_that_misses_layers_is_refused():
 
 powers = st.sampled_from([1, 2, 4])
 plans = st.builds(
-    lambda tp, pp, dp, micro_batch, zero, sp, recompute: ParallelPlan(
-        micro_batch=micro_batch,
-        global_batch=micro_batch * dp * 16,
-        seq_len=2048,
-        tp=tp,
-        pp=pp,
-        dp=dp,
-        zero_stage=zero,
-        sequence_parallel=sp,
-        recompute=recompute,
-    ),
-    powers, powers, powers, powers, st.integers(0, 2), st.booleans(), st.sampled_from(["none", "selective", "full"]),
+    lambda tp, pp, dp, size, **more: ParallelPlan(size, size * dp * 16, 2048, tp=tp, pp=pp, dp=dp, **more),
+    powers, powers, powers, powers, zero_stage=st.integers(0, 2), sequence_parallel=st.booleans(),
+    recompute=st.sampled_from(["none", "selective", "full"]),
 )  # fmt: skip
 LLAMA = TransformerSpec("llama", 32, 4096, 32, 11008, 32000, gated=True, norm="rms", position="rope", bias=False,
                         tied_embeddings=False)  # fmt: skip
@@ -301,24 +305,176 @@ def total(plan: ParallelPlan) -> float:
 
 @PROPERTY
 @given(plans)
-def test_more_tensor_parallelism_never_needs_more(plan: ParallelPlan):
-    assert total(replace(plan, tp=2 * plan.tp)) <= total(plan)
+def test_more_of_an_axis_or_a_higher_stage_never_needs_more_and_a_larger_micro_batch_never_less(plan: ParallelPlan):
+    held = total(plan)
+    assert total(replace(plan, tp=2 * plan.tp)) <= held
+    assert total(replace(plan, pp=2 * plan.pp)) <= held
+    assert total(replace(plan, zero_stage=plan.zero_stage + 1)) <= held
+    assert total(replace(plan, micro_batch=2 * plan.micro_batch, global_batch=2 * plan.global_batch)) >= held
 
 
-@PROPERTY
-@given(plans)
-def test_a_higher_zero_stage_never_needs_more(plan: ParallelPlan):
-    assert total(replace(plan, zero_stage=plan.zero_stage + 1)) <= total(plan)
+# --- Formats of states -----------------------------------------------------------------------------------------------
 
 
-@PROPERTY
-@given(plans)
-def test_more_pipeline_stages_never_need_more(plan: ParallelPlan):
-    assert total(replace(plan, pp=2 * plan.pp)) <= total(plan)
+LLAMA_3 = catalog_model("llama-3-8b")
+PLAN = ParallelPlan(micro_batch=1, global_batch=16, seq_len=4096, dp=8, zero_stage=1)
+LOW = StateDtypes(grad_reduce="bf16", main_grads="bf16", main_params="fp16", exp_avg="bf16", exp_avg_sq="fp8")
 
 
-@PROPERTY
-@given(plans)
-def test_a_larger_micro_batch_never_needs_less(plan: ParallelPlan):
-    larger = replace(plan, micro_batch=2 * plan.micro_batch, global_batch=2 * plan.global_batch)
-    assert total(larger) >= total(plan)
+def plan_with(**dtypes: Any) -> ParallelPlan:
+    return replace(PLAN, state_dtypes=StateDtypes(**dtypes))
+
+
+def factors(plan: ParallelPlan) -> StateFactors:
+    return state_factors(LLAMA_3, plan, MEGATRON)
+
+
+def seconds(plan: ParallelPlan) -> Any:
+    eff = replace(efficiency("hopper"), host_launch_s=0.0)
+    return step_cost(LLAMA_3, catalog.cluster("dgx-h100", plan.n_devices), plan, eff)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "kept", "sharded"),
+    [
+        ({}, 6.0, 12.0),
+        ({"grad_reduce": "bf16"}, 4.0, 16.0),
+        ({"grad_reduce": "bf16", "main_grads": "bf16"}, 4.0, 12.0),
+        ({"grad_reduce": "bf16", "main_grads": "bf16", "exp_avg": "bf16", "exp_avg_sq": "bf16"}, 4.0, 8.0),
+        ({"main_params": "fp32_remainder"}, 6.0, 10.0),
+    ],
+)
+def test_an_update_holds_what_megatrons_table_says(dtypes: dict[str, Any], kept: float, sharded: float):
+    """Rows "bf16 parameters, fp32 gradients" (6 + 12/d) and 16-bit gradients (4 + 16/d) of dist_optimizer.md."""
+    own = factors(plan_with(**dtypes))
+    assert own.parameters + own.gradients == pytest.approx(kept)
+    assert own.optimizer + own.update == pytest.approx(sharded / PLAN.dp)
+
+
+def test_the_copy_for_the_update_comes_when_activations_are_gone():
+    short = replace(plan_with(grad_reduce="bf16"), seq_len=64, dp=1, global_batch=2)
+    long = replace(short, seq_len=8192)
+    cluster = catalog.cluster("dgx-h100", 1)
+    n = LLAMA_3.n_params()
+    worst, busy = memory(LLAMA_3, cluster, short).worst, memory(LLAMA_3, cluster, long).worst
+    assert worst.temporary_bytes + worst.activations_bytes == pytest.approx(4.0 * n, rel=1e-12)
+    in_fp32 = memory(LLAMA_3, cluster, replace(long, state_dtypes=StateDtypes())).worst
+    assert busy.activations_bytes > 4.0 * n
+    assert busy.temporary_bytes == in_fp32.temporary_bytes
+
+
+def test_sharded_parameters_have_the_format_of_the_master_copy():
+    fsdp = replace(PLAN, sharding="fsdp", zero_stage=0)
+    in_16_bits = replace(fsdp, state_dtypes=StateDtypes(main_params="bf16"))
+    for plan, each in ((fsdp, 4.0), (in_16_bits, 2.0)):
+        own = factors(plan)
+        assert own.parameters == own.gradients == pytest.approx(each / PLAN.dp)
+        assert own.optimizer == pytest.approx(2.0 * each / PLAN.dp)  # moments as the parameters
+        assert not own.update.any()
+
+
+def test_fp8_keeps_a_copy_of_the_weights_unless_they_are_in_fp8():
+    matrices = LLAMA_3.n_params() - LLAMA_3.embedding_params() - LLAMA_3.head_params() - LLAMA_3.final_norm_params()
+    copied, own = (replace(plan_with(fp8_params=fp8), dtype="fp8") for fp8 in (False, True))
+    bf16, with_copy, without = (
+        memory(LLAMA_3, catalog.cluster("dgx-h100", 8), plan).worst.parameters_bytes for plan in (PLAN, copied, own)
+    )
+    assert with_copy - bf16 == pytest.approx(2.0 * matrices)
+    assert without == bf16
+
+
+def test_half_the_bytes_take_half_the_time_where_bandwidth_decides():
+    few = replace(PLAN, overlap=replace(PLAN.overlap, dp=False))
+    wide, narrow = seconds(few), seconds(replace(few, state_dtypes=StateDtypes(grad_reduce="bf16")))
+    ratio = narrow.end_comm_s / wide.end_comm_s  # reduction 4 + gathering 2 bytes against 2 + 2
+    assert ratio == pytest.approx(2 / 3, abs=0.01)
+    in_fp8 = replace(few, dtype="fp8", state_dtypes=StateDtypes(grad_reduce="bf16", fp8_params=True))
+    assert (seconds(in_fp8).end_comm_s < 0.85 * narrow.end_comm_s).all()
+
+
+def test_fsdp_gathers_layers_in_fp8_and_reduces_as_told():
+    fsdp = replace(PLAN, sharding="fsdp", zero_stage=0, dtype="fp8", overlap=replace(PLAN.overlap, dp=False))
+    assert gradient_bytes(fsdp) == 2.0
+    assert gradient_bytes(replace(fsdp, state_dtypes=StateDtypes(grad_reduce="fp32"))) == 4.0
+    in_fp8 = replace(fsdp, state_dtypes=StateDtypes(fp8_params=True))
+    wide, narrow = (seconds(plan).comm_s[0, 0, -1] for plan in (fsdp, in_fp8))
+    root = LLAMA_3.embedding_params() + LLAMA_3.head_params()
+    share = (LLAMA_3.n_params() - root) / LLAMA_3.n_params()
+    assert narrow / wide == pytest.approx(1.0 - share / 2.0, abs=0.03)  # and latency, which stays
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "expected"),
+    [
+        ({}, 38.0),
+        ({"grad_reduce": "bf16"}, 2 + 4 + 2 * 4 + 2 + 24 + 2),
+        ({"grad_reduce": "bf16", "main_grads": "bf16"}, 2 * 2 + 2 + 24 + 2),
+        ({"exp_avg": "bf16", "exp_avg_sq": "fp8"}, 38 - 2 * (2 + 3)),
+    ],
+)
+def test_the_optimizer_moves_the_bytes_it_reads_and_writes(dtypes: dict[str, Any], expected: float):
+    assert optimizer_bytes(plan_with(**dtypes)) == expected
+
+
+def test_weight_gradients_are_added_to_a_narrower_sum_faster():
+    assert (seconds(plan_with(grad_reduce="bf16")).compute_s <= seconds(PLAN).compute_s).all()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state_dtypes": LOW},
+        {"optimizer": "muon", "offload_optimizer": 0.5, "offload_activations": 0.5},
+        {"zero_stage": 3, "offload_parameters": True, "offload_optimizer": True, "optimizer": "lion"},
+        {"optimizer": "paged_adamw_8bit", "state_dtypes": StateDtypes(main_params="none"), "zero_stage": 2},
+    ],
+)
+def test_a_search_uses_the_same_memory(changes: dict[str, Any]):
+    kind = {"recompute": "full", "recompute_method": "block", "recompute_num_layers": 3}
+    plan = replace(PLAN, **kind, **changes, tp=2, dp=4)
+    job = Job(LLAMA_3, catalog.cluster("dgx-h100", 8), plan, preset("none"), framework="megatron-core")
+    space = replace(
+        default_space(job, any_framework=True),
+        tp=(1, 2),
+        pp=(1, 2),
+        cp=(1,),
+        micro_batch=(1,),
+        schedule=("1f1b",),
+        virtual_stages=(1,),
+    )
+    evaluator = Evaluator(job, space)
+    tables = [evaluator.block(index) for index in range(len(evaluator.layouts))]
+    some = [(table, row) for table in tables for row in range(0, len(table), 17)]
+    kinds = set()
+    for table, row in some:
+        one = table.take(np.array([row]))
+        own = replace(job, plan=table.plan(row))
+        kinds.add(own.plan.recompute)
+        if not list(problems(own.plan, job.model, job.cluster)):
+            assert peak_memory(one, evaluator.costs)[0] == pytest.approx(own.memory.total_bytes, rel=1e-12)
+    assert kinds >= {"none", "full"}
+
+
+def test_other_kinds_of_recomputation_do_not_inherit_options():
+    plan = replace(PLAN, recompute="full", recompute_method="block", recompute_num_layers=3)
+    table = PlanTable.of(plan)
+    assert table.plan(0) == plan
+    none = replace(table, recompute=np.array([0])).plan(0)
+    assert (none.recompute, none.recompute_method, none.recompute_num_layers) == ("none", "uniform", 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"state_dtypes": StateDtypes(grad_reduce="int8")}, "state_dtypes.grad_reduce = 'int8' is unknown"),
+        ({"state_dtypes": StateDtypes(fp8_params=True)}, "It goes with dtype=fp8"),
+        ({"recompute_modules": ("mlp",)}, "recompute_modules = is given, but recompute = none"),
+        ({"recompute": "full", "recompute_method": "block"}, "recompute_num_layers is missing"),
+        ({"recompute": "selective_layer"}, "recompute_num_layers is missing"),
+        ({"recompute": "selective", "recompute_modules": ("mlps",)}, "'mlps' is unknown"),
+        ({"recompute": "selective", "recompute_modules": ()}, "is empty"),
+    ],
+)
+def test_contradictions_are_refused(changes: dict[str, Any], message: str):
+    with pytest.raises(PlanError, match=message):
+        check_plan(replace(PLAN, **changes), LLAMA_3, catalog.cluster("dgx-h100", 8))

@@ -1,6 +1,7 @@
 """load_job: what a job file may say."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -303,3 +304,16 @@ def test_what_is_no_job_is_refused(untyped):
     deep["model"] = deep
     with pytest.raises(ConfigError, match="nested more than 50 levels deep"):
         load_job(deep)
+
+
+# --- Published figures -----------------------------------------------------------------------------------------------
+
+
+def test_a_job_file_states_what_was_published() -> None:
+    """It changes no job: neither its content nor its prediction."""
+    job = load_job("llama3_405b_16384")
+    assert job.published is not None
+    assert job.published.figures == {"tflops_per_gpu": 400.0, "mfu": 0.41}
+    assert job == replace(job, published=None)
+    with pytest.raises(ConfigError, match="published.mfu"):
+        load_job({**mapping(), "published": {"mfu": 1.5}})

@@ -1,16 +1,21 @@
-"""Shipped pipeline schedules: their orders, and how many micro-batches are in flight."""
+"""Shipped pipeline schedules: their orders, micro-batches in flight, and what holds for every registered one."""
 
+import pickle
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from prism_jax.core.errors import PlanError
-from prism_jax.graph.build import build_graph
+from prism_jax.graph.build import build_graph, level_table
+from prism_jax.plan.plan import ParallelPlan
+from prism_jax.schedule.base import PipelineSchedule
 from prism_jax.schedule.order import Op, ScheduleOrder, peak_activations, peak_logits
-from prism_jax.schedule.registry import SCHEDULES, make_schedule
-from tests.support.pipelines import compute_only, schedules
+from prism_jax.schedule.registry import SCHEDULES, make_schedule, resolve_schedule
+from prism_jax.schedule.zero_bubble import DualPipe
+from tests.support.pipelines import compute_only, random_cost, schedules
 from tests.support.timeline import Timeline, timeline
 
 SHAPES = [(2, 4), (4, 8), (4, 15), (8, 16), (8, 40)]
@@ -87,23 +92,17 @@ def test_interleaving_takes_any_number_of_micro_batches_from_pp_on(n_micro_batch
 
 @pytest.mark.parametrize(("pp", "n_micro_batch"), SHAPES)
 @pytest.mark.parametrize("times", TIMES)
-def test_zb_h1_bubble(pp: int, n_micro_batch: int, times: tuple[float, float, float]) -> None:
-    """(p - 1)(F + B - W): arXiv 2401.10241, table 2; both ways to count agree."""
+@pytest.mark.parametrize(("name", "n_hidden"), [("zb_h1", 1), ("zb_h2", 2)])
+def test_zero_bubble(name: str, n_hidden: int, pp: int, n_micro_batch: int, times: tuple[float, float, float]) -> None:
+    """(p - 1)(F + B - W) and (p - 1)(F + B - 2 W), nothing at F = B = W: arXiv 2401.10241, table 2; spans, of ZB-H2 from
+    2 p - 1 micro-batches on, and of ZB-H1 steps as well.
+    """
     f_s, b_s, w_s = times
-    schedule = make_schedule("zb_h1", pp, n_micro_batch, 1)
-    ran, busy_s = run(schedule, *times), n_micro_batch * sum(times)
-    assert ran.step_s - busy_s == pytest.approx((pp - 1) * (f_s + b_s - w_s), abs=1e-9)
-    assert longest_span_s(schedule, ran) - busy_s == pytest.approx((pp - 1) * (f_s + b_s - w_s), abs=1e-9)
-
-
-@pytest.mark.parametrize(("pp", "n_micro_batch"), SHAPES)
-@pytest.mark.parametrize("times", TIMES)
-def test_zb_h2_bubble(pp: int, n_micro_batch: int, times: tuple[float, float, float]) -> None:
-    """(p - 1)(F + B - 2 W), nothing at F = B = W: arXiv 2401.10241, table 2; spans, from 2 p - 1 micro-batches on."""
-    f_s, b_s, w_s = times
-    schedule = make_schedule("zb_h2", pp, n_micro_batch, 1)
-    span_s = longest_span_s(schedule, run(schedule, *times))
-    assert span_s - n_micro_batch * sum(times) == pytest.approx((pp - 1) * (f_s + b_s - 2 * w_s), abs=1e-9)
+    schedule = make_schedule(name, pp, n_micro_batch, 1)
+    ran = run(schedule, *times)
+    for counted_s in (longest_span_s(schedule, ran), *([ran.step_s] if name == "zb_h1" else [])):
+        bubble_s = counted_s - n_micro_batch * sum(times)
+        assert bubble_s == pytest.approx((pp - 1) * (f_s + b_s - n_hidden * w_s), abs=1e-9)
 
 
 @pytest.mark.parametrize(("pp", "n_micro_batch"), SHAPES)
@@ -238,3 +237,102 @@ def test_interleaved_chunks_of_unlike_size_in_flight_equal_the_count(
 def test_equal_chunks_share_what_is_in_flight() -> None:
     own = SCHEDULES.named("interleaved")
     assert own.in_flight_of_chunks(0, 4, 8, 2, [3.0, 3.0]) == (own.in_flight(0, 4, 8, 2) / 2,) * 2
+
+
+# --- Every schedule --------------------------------------------------------------------------------------------------
+
+
+EVERY = pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+
+
+def shapes(schedule: PipelineSchedule) -> Iterator[tuple[int, int, int]]:
+    """(pp, n_micro_batch, virtual_stages), those with problems included."""
+    return ((pp, m, v) for pp in range(1, 6) for m in range(14) for v in (1, 2, 3))
+
+
+def possible(schedule: PipelineSchedule) -> list[tuple[int, int, int]]:
+    return [shape for shape in shapes(schedule) if not any(schedule.problems(*shape))]
+
+
+@EVERY
+def test_without_problems_it_can_be_run_and_with_any_it_is_refused(schedule: PipelineSchedule) -> None:
+    sound = possible(schedule)
+    assert sound
+    for shape in shapes(schedule):
+        if shape in sound:
+            order = schedule.lay_out(*shape)
+            assert (level_table(order).op >= 0).sum() == sum(map(len, order.orders))
+            parts = [part for own in order.orders for op in own for part in op.parts]
+            assert len(parts) == len(set(parts)) == 3 * order.n_chunk * order.n_micro_batch
+        else:
+            with pytest.raises(PlanError, match=f"schedule = {schedule.name}"):
+                schedule.lay_out(*shape)
+
+
+@EVERY
+def test_conditions_on_arrays_are_those_on_numbers(schedule: PipelineSchedule) -> None:
+    m = np.arange(1, 30)
+    for pp in range(1, 7):
+        for v in (1, 2, 3):
+            if not schedule.layout_problem(pp, v):
+                one_by_one = [not any(schedule.problems(pp, int(n), v)) for n in m]
+                np.testing.assert_array_equal(schedule.enough_micro_batches(pp, m, v), one_by_one)
+
+
+@EVERY
+def test_what_it_leaves_out_would_be_right_too(schedule: PipelineSchedule) -> None:
+    """Closed forms of the activations in flight stand for the count that a schedule without them gets."""
+    for pp, m, v in possible(schedule):
+        if m % 3 == 1 or m == 2 * pp:
+            own = [schedule.in_flight(stage, pp, m, v) for stage in range(pp)]
+            assert own == pytest.approx([PipelineSchedule.in_flight(schedule, stage, pp, m, v) for stage in range(pp)])
+
+
+@EVERY
+def test_stages_share_every_chunk_and_hold_it_where_its_micro_batches_run(schedule: PipelineSchedule) -> None:
+    for pp, m, v in possible(schedule)[::5]:
+        order = schedule.lay_out(pp, m, v)
+        np.testing.assert_allclose(schedule.stage_shares(pp, v).sum(axis=1), 1.0)
+        for chunk in range(order.n_chunk):
+            stages = {order.stage_of(chunk, micro_batch) for micro_batch in range(m)}
+            assert stages == {stage for stage in range(pp) if chunk in schedule.chunks_of_stage(stage, pp, v)}
+
+
+@EVERY
+@pytest.mark.parametrize("seed", range(3))
+def test_what_the_bound_assumes_holds(schedule: PipelineSchedule, seed: int) -> None:
+    """fill + busy + drain of every stage, each where the schedule says so, is no more than the time it takes."""
+    for pp, m, v in possible(schedule)[seed::9]:
+        order = schedule.lay_out(pp, m, v)
+        cost = random_cost(order, seed)
+        compute, comm = cost.compute_s.sum(axis=2), cost.comm_s.sum(axis=2)
+        seconds = compute if schedule.overlaps_passes else compute + comm  # [kind, chunk]
+        busy = m * (seconds.sum(axis=0) @ schedule.stage_shares(pp, v))
+        before = np.cumsum(seconds[:, :pp], axis=1) - seconds[:, :pp]
+        fill = before[0] if schedule.fills_one_way else np.zeros(pp)
+        end = cost.end_compute_s + cost.end_comm_s
+        drain = before[1] + before[2] + end[0] if schedule.drains_one_way else end
+        bound = (fill + busy + np.maximum(end, drain)).max()
+        assert bound <= timeline(build_graph(order, cost)).step_s * (1 + 1e-9)
+
+
+@EVERY
+def test_it_is_a_value(schedule: PipelineSchedule) -> None:
+    again = pickle.loads(pickle.dumps(schedule))
+    assert (again, hash(again), str(again)) == (schedule, hash(schedule), schedule.name)
+    assert again != next(other for other in SCHEDULES if other.name != schedule.name)
+    order = schedule.lay_out(*possible(schedule)[-1])
+    assert pickle.loads(pickle.dumps(order)) == order
+    assert schedule.about
+    assert resolve_schedule(schedule) is schedule
+    plan = ParallelPlan(micro_batch=1, global_batch=8, seq_len=8, schedule=schedule)
+    assert plan.pipeline_schedule is schedule
+    assert plan.schedule_name == schedule.name
+
+
+def test_a_forward_beside_a_backward_must_be_declared() -> None:
+    class Undeclared(DualPipe):
+        overlaps_passes = False
+
+    with pytest.raises(PlanError, match="overlaps_passes"):
+        Undeclared().lay_out(4, 8, 1)

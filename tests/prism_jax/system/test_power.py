@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -93,13 +93,12 @@ def test_impossible_figures_are_refused(figure: dict[str, Any], message: str) ->
 
 
 H100 = device("h100-sxm")
+H100_LAW = cast("PowerLaw", power_law(H100))
 PHASES = {"gemm": 0.6, "attention": 0.1, "memory": 0.2, "slowed": 0.05, "dp_comm": 0.2, "bubble": 0.1, "stalls": 0.01}
 
 
 def power(phases: dict[str, Any], **options: Any) -> StepPower:
-    found = step_power(phases, H100, **options)
-    assert found is not None
-    return found
+    return cast("StepPower", step_power(phases, H100, **options))
 
 
 def test_energy_is_the_sum_over_phases_and_mean_power_times_time() -> None:
@@ -112,10 +111,10 @@ def test_energy_is_the_sum_over_phases_and_mean_power_times_time() -> None:
 
 
 def test_one_phase_draws_what_the_law_says() -> None:
-    law = power_law(H100)
-    assert law is not None
     assert power({"gemm": 2.0}).watts == pytest.approx(H100.power_watts)
-    assert power({"tp_comm": 2.0}).joules == pytest.approx(2.0 * 700 * law.share(1.0, law.busy["communication"]))
+    assert power({"tp_comm": 2.0}).joules == pytest.approx(
+        2.0 * 700 * H100_LAW.share(1.0, H100_LAW.busy["communication"])
+    )
 
 
 def test_power_and_seconds_of_a_step_scale_with_its_length() -> None:
@@ -134,10 +133,8 @@ def test_a_lower_limit_never_takes_less_time_nor_more_power() -> None:
 
 def test_a_limit_slows_compute_and_those_who_wait_for_it_but_not_communication() -> None:
     found = power({"gemm": 1.0, "dp_comm": 0.5, "bubble": 0.25}, power_limit_watts=450)
-    law = power_law(H100)
-    assert law is not None
-    clock = law.clock_under(450 / 700, law.busy["gemm"])
-    slower = 1.0 - law.bound["gemm"] + law.bound["gemm"] / clock
+    clock, bound = H100_LAW.clock_under(450 / 700, H100_LAW.busy["gemm"]), H100_LAW.bound["gemm"]
+    slower = 1.0 - bound + bound / clock
     assert found.phase_s["gemm"] == pytest.approx(slower)
     assert found.phase_s["bubble"] == pytest.approx(0.25 * slower)
     assert found.phase_s["dp_comm"] == 0.5
@@ -145,9 +142,7 @@ def test_a_limit_slows_compute_and_those_who_wait_for_it_but_not_communication()
 
 def test_derivative_in_the_limit_agrees_with_finite_differences() -> None:
     def joules(watts: Any) -> Any:
-        found = step_power(PHASES, H100, power_limit_watts=watts)
-        assert found is not None
-        return found.joules
+        return power(PHASES, power_limit_watts=watts).joules
 
     with jax.enable_x64(True):
         found = jax.grad(joules)(jnp.asarray(500.0))
@@ -171,10 +166,8 @@ def test_of_what_is_no_gpu_nothing_is_said() -> None:
 
 
 def test_every_kind_of_work_has_figures_and_rounding_below_zero_is_none() -> None:
-    law = power_law(H100)
-    assert law is not None
-    assert set(KIND_OF.values()) <= set(law.busy)
-    assert set(KIND_OF.values()) <= set(law.bound)
+    assert set(KIND_OF.values()) <= set(H100_LAW.busy)
+    assert set(KIND_OF.values()) <= set(H100_LAW.bound)
     assert power({"compute": 1.0, "waiting_for_stragglers": -1e-9}).watts == pytest.approx(
         power({"compute": 1.0}).watts
     )
@@ -245,14 +238,11 @@ def test_cut_tensor_cores_leave_the_rest_of_attention_as_it_is():
     eff = efficiency("hopper")
     fused = Kernel("a", "F", "attention", 1e15, 1e9, 1.0, 65536.0, 65536.0, 128.0, 512.0)
     table = KernelTable.of([fused])
-    shares = {
-        name: 1e15
-        / float(uncorrected_seconds(table, device(name), "bf16", eff)[0])
-        / device(name).peak("bf16")
-        / board_speed(device(name))
-        for name in ("h100-sxm", "h20")
-    }
-    assert eff.attention_forward * eff.in_step * 0.9 < shares["h100-sxm"] < shares["h20"] < eff.gemm_max * eff.in_step
+    h100, h20 = (
+        1e15 / float(uncorrected_seconds(table, own, "bf16", eff)[0]) / own.peak("bf16") / board_speed(own)
+        for own in (H100, device("h20"))
+    )
+    assert eff.attention_forward * eff.in_step * 0.9 < h100 < h20 < eff.gemm_max * eff.in_step
 
 
 def test_casts_on_cdna_move_what_separate_passes_move():

@@ -40,3 +40,13 @@ def program(rows: tuple[CapturedOp | CapturedComm, ...] | None = None, **changes
         "tokens_per_sample": 128,
     }
     return RankProgram(**given | changes)
+
+
+def class_of(*rows: CapturedOp | CapturedComm, repeats: tuple[Repeat, ...] = ()) -> RankClass:
+    """One rank's rows."""
+    return RankClass("all", 1, 0, rows, repeats)
+
+
+def names_of(one: RankClass) -> list[str]:
+    """Names of its operations and kinds of its collectives."""
+    return [row.name if isinstance(row, CapturedOp) else row.collective for row in one.rows]

@@ -13,7 +13,7 @@ from prism_jax.workload.captured.check import check_program, plan_fields
 from prism_jax.workload.captured.fusion import chain_ends, fused, in_chains
 from prism_jax.workload.captured.model import OPERATION_SHARE, CapturedBlock, CapturedModel
 from prism_jax.workload.captured.program import CapturedComm, CapturedOp, RankClass, Repeat
-from tests.support.captured.programs import layer, pointwise, product, program, reduction
+from tests.support.captured.programs import class_of, layer, names_of, pointwise, product, program, reduction
 
 
 def plan_of(model: CapturedModel, **changes: Any) -> ParallelPlan:
@@ -26,15 +26,8 @@ def block_of(model: CapturedModel, **changes: Any) -> CapturedBlock:
 
 
 def gathered(**other: Any) -> CapturedComm:
-    own: dict[str, Any] = {
-        "collective": "all_gather",
-        "axis": "dp",
-        "ranks": 4,
-        "stride": 2,
-        "n_bytes": 2e8,
-        "dtype": "bf16",
-    }
-    given: dict[str, Any] = own | {"phase": "F", "purpose": "parameters"} | other
+    own: dict[str, Any] = {"collective": "all_gather", "axis": "dp", "ranks": 4, "stride": 2, "n_bytes": 2e8}
+    given: dict[str, Any] = own | {"dtype": "bf16", "phase": "F", "purpose": "parameters"} | other
     return CapturedComm(**given)
 
 
@@ -77,11 +70,8 @@ def test_sharded_parameters_are_gathered_by_their_rows():
     model = CapturedModel(program(rows))
     plan = plan_of(model)
     assert plan.sharding == "fsdp"
-    assert [comm.kind for comm in block_of(model).comms if comm.axis == "dp"] == [
-        "all_gather",
-        "all_gather",
-        "reduce_scatter",
-    ]
+    kinds = [comm.kind for comm in block_of(model).comms if comm.axis == "dp"]
+    assert kinds == ["all_gather", "all_gather", "reduce_scatter"]
     assert model.groups(plan) == (("sharded", 4),)
     assert sum(part.count for part in block_of(model).parameters) == pytest.approx(2.5e7)
 
@@ -191,62 +181,48 @@ def test_a_measured_kernel_takes_what_was_measured():
 CHAIN = (product(), pointwise(chain=2), product(), replace(pointwise(), name="gelu", chain_bytes=1e6), pointwise())
 
 
-def of(*rows: CapturedOp | CapturedComm, repeats: tuple[Repeat, ...] = ()) -> RankClass:
-    return RankClass("all", 1, 0, rows, repeats)
-
-
-def names(one: RankClass) -> list[str]:
-    return [row.name if isinstance(row, CapturedOp) else row.collective for row in one.rows]
-
-
 def test_a_chain_is_one_kernel_in_the_place_of_its_last_row():
-    after = fused(of(*CHAIN), "fused")
-    assert names(after) == ["mm", "mm", "add+gelu", "add"]
+    after = fused(class_of(*CHAIN), "fused")
+    assert names_of(after) == ["mm", "mm", "add+gelu", "add"]
     assert [row.n_bytes for row in after.rows if isinstance(row, CapturedOp) and row.kind == "memory"] == [1e6, 6e7]
 
 
 def test_other_policies_do_not_read_chains():
-    assert fused(of(*CHAIN), "eager").rows == CHAIN
+    assert fused(class_of(*CHAIN), "eager").rows == CHAIN
 
 
 def test_a_product_that_a_chain_begins_with_stays_a_product():
     rows = (product("W", chain=1), pointwise("W", chain_bytes=2e8))
-    (kernel,) = fused(of(*rows), "fused").rows
+    (kernel,) = fused(class_of(*rows), "fused").rows
     assert isinstance(kernel, CapturedOp)
     assert (kernel.kind, kernel.shape, kernel.flops, kernel.n_bytes) == ("gemm", product().shape, product().flops, 2e8)
 
 
 def test_nothing_is_left_to_do_where_no_byte_is_moved():
-    (row,) = fused(of(pointwise(chain_bytes=0.0)), "fused").rows
+    (row,) = fused(class_of(pointwise(chain_bytes=0.0)), "fused").rows
     assert isinstance(row, CapturedOp)
     assert (row.kind, row.n_bytes) == ("none", 0.0)
 
 
 def test_waits_and_repeats_follow():
-    rows = (
-        pointwise(),
-        pointwise(chain=1),
-        pointwise(chain_bytes=1e6),
-        reduction(asynchronous=True, wait=4),
-        pointwise(chain=1),
-        pointwise(chain_bytes=1e6),
-        reduction(asynchronous=True, wait=7),
-    )
-    after = fused(of(*rows, repeats=(Repeat(1, 6, 3),)), "fused")
-    assert names(after) == ["add", "add", "all_reduce", "add", "all_reduce"]
+    chain = (pointwise(chain=1), pointwise(chain_bytes=1e6))
+    first, second = (reduction(asynchronous=True, wait=wait) for wait in (4, 7))
+    rows = (pointwise(), *chain, first, *chain, second)
+    after = fused(class_of(*rows, repeats=(Repeat(1, 6, 3),)), "fused")
+    assert names_of(after) == ["add", "add", "all_reduce", "add", "all_reduce"]
     assert after.repeats == (Repeat(1, 4, 3),)
     assert [row.wait for row in after.rows if isinstance(row, CapturedComm)] == [3, 5]
 
 
 def test_a_chain_that_leaves_its_repeat_stays_apart():
-    one = of(*CHAIN, repeats=(Repeat(0, 2, 3),))
+    one = class_of(*CHAIN, repeats=(Repeat(0, 2, 3),))
     assert chain_ends(one) == [0, 1, 2, 3, 4]
-    assert names(fused(one, "fused")) == [row.name for row in CHAIN]
+    assert names_of(fused(one, "fused")) == [row.name for row in CHAIN]
 
 
 def test_only_what_one_kernel_could_do_counts_as_part_of_a_chain():
-    assert in_chains(of(*CHAIN)) == [False, True, False, True, False]
-    assert in_chains(of(product(), pointwise())) is None
+    assert in_chains(class_of(*CHAIN)) == [False, True, False, True, False]
+    assert in_chains(class_of(product(), pointwise())) is None
 
 
 def started(fusion: str, source: str) -> dict[str, list[float]]:

@@ -7,8 +7,8 @@ import pytest
 
 from prism_jax.workload.captured.chains import Access, ChainStep, links
 from prism_jax.workload.captured.fusion import NEIGHBOURS, fused, merged
-from prism_jax.workload.captured.program import FUSIONS, CapturedComm, CapturedOp, RankClass, Repeat
-from tests.support.captured.programs import pointwise, product, reduction
+from prism_jax.workload.captured.program import FUSIONS, CapturedComm, CapturedOp, Repeat
+from tests.support.captured.programs import class_of, names_of, pointwise, product, reduction
 
 SIZE = 64.0  # bytes of a tensor
 
@@ -219,10 +219,8 @@ def test_a_norm_of_its_parts_is_one_kernel():
 def test_random_numbers_are_drawn_once():
     dropout = step("once", outside("x"), written=1.5 * SIZE)
     assert ends(dropout, step("pointwise", of(0), outside("r")), step("kernel", of(1))) == [1, 1, 2]
-    made = links(
-        program(dropout, step("pointwise", of(0), outside("r")), step("reduction", of(0)), step("kernel", of(1)))
-    )
-    assert made[0] == (0, None)
+    twice = (dropout, step("pointwise", of(0), outside("r")), step("reduction", of(0)), step("kernel", of(1)))
+    assert links(program(*twice))[0] == (0, None)
 
 
 def test_passes_are_not_mixed():
@@ -233,9 +231,8 @@ def test_passes_are_not_mixed():
 def test_no_kernel_moves_more_than_its_operations(role: str):
     steps = [step("pointwise", outside("x", SIZE / 2))]
     for number in range(6):
-        steps.append(
-            step(role if number % 2 else "pointwise", of(number), of(max(number - 2, 0)), phase="FB"[number > 3])
-        )
+        own = role if number % 2 else "pointwise"
+        steps.append(step(own, of(number), of(max(number - 2, 0)), phase="FB"[number > 3]))
     alone = sum(sum(one.n_bytes for one in each.reads) + each.written_bytes for each in steps)
     assert moved(*steps) <= alone
 
@@ -248,9 +245,8 @@ def test_both_halves_of_what_is_made_again_are_read():
     second = step("pointwise", of(0, n_bytes=half, start=int(half)), outside("b", half), written=half)
     steps = (cast, first, second, step("copy", of(1, n_bytes=half), of(2, n_bytes=half)), step("kernel", of(3)))
     assert ends(*steps)[:4] == [3, 3, 3, 3]
-    assert (
-        moved(*steps) == SIZE + 2 * half + SIZE + 2 * SIZE
-    )  # x, a and b read, the whole written; the product by itself
+    # x, a and b read, the whole written; the product by itself
+    assert moved(*steps) == SIZE + 2 * half + SIZE + 2 * SIZE
 
 
 @pytest.mark.parametrize(("second", "together"), [("x", True), ("y", False)], ids=["of the same", "of another"])
@@ -273,11 +269,8 @@ def test_values_that_are_made_of_one_two_ways_again_and_again_are_looked_at_once
     steps = [step("pointwise", outside("x"))]
     for _ in range(60):
         last = len(steps) - 1
-        steps += [
-            step("pointwise", of(last)),
-            step("pointwise", of(last)),
-            step("pointwise", of(last + 1), of(last + 2)),
-        ]
+        twice = [step("pointwise", of(last)), step("pointwise", of(last))]
+        steps += [*twice, step("pointwise", of(last + 1), of(last + 2))]
     assert ends(*steps) == [len(steps) - 1] * len(steps)
 
 
@@ -286,14 +279,6 @@ def test_values_that_are_made_of_one_two_ways_again_and_again_are_looked_at_once
 
 def named(name: str, phase: str = "F") -> CapturedOp:
     return replace(pointwise(phase, 3e6, output_bytes=1e6), name=name)
-
-
-def fusion_of(*rows: CapturedOp | CapturedComm, repeats: tuple[Repeat, ...] = ()) -> RankClass:
-    return RankClass("all", 1, 0, rows, repeats)
-
-
-def names(one: RankClass) -> list[str]:
-    return [row.name if isinstance(row, CapturedOp) else row.collective for row in one.rows]
 
 
 CHAIN = (product(), named("add"), named("gelu"), named("sum"), named("mul"), product())
@@ -310,7 +295,7 @@ CHAIN = (product(), named("add"), named("gelu"), named("sum"), named("mul"), pro
     ],
 )
 def test_which_rows_are_merged(policy: str, known: list[str]):
-    assert names(fused(fusion_of(*CHAIN), policy)) == known
+    assert names_of(fused(class_of(*CHAIN), policy)) == known
 
 
 def test_every_policy_is_there():
@@ -324,33 +309,22 @@ def test_a_merged_chain_does_not_read_again_what_it_wrote_and_backward_does_not_
 
 @pytest.mark.parametrize("policy", FUSIONS)
 def test_flops_stay_and_bytes_do_not_grow(policy: str):
-    before, after = fusion_of(*CHAIN), fused(fusion_of(*CHAIN), policy)
+    before, after = class_of(*CHAIN), fused(class_of(*CHAIN), policy)
     assert after.flops() == before.flops()
     assert sum(op.n_bytes for op, _ in after.ops) <= sum(op.n_bytes for op, _ in before.ops)
 
 
 def test_passes_streams_and_counts_are_not_mixed():
-    rows = (
-        named("a"),
-        named("b", "B"),
-        replace(named("c", "B"), stream=1),
-        replace(named("d", "B"), stream=1, count=2),
-    )
-    assert len(fused(fusion_of(*rows), "inductor").rows) == 4
+    beside, twice = replace(named("c", "B"), stream=1), replace(named("d", "B"), stream=1, count=2)
+    rows = (named("a"), named("b", "B"), beside, twice)
+    assert len(fused(class_of(*rows), "inductor").rows) == 4
 
 
 def test_nothing_is_merged_over_the_edge_of_a_repeat_or_a_wait():
-    rows = (
-        named("a"),
-        named("b"),
-        named("c"),
-        named("d"),
-        reduction(asynchronous=True, wait=6),
-        named("e"),
-        named("f"),
-    )
-    after = fused(fusion_of(*rows, repeats=(Repeat(1, 3, 5),)), "inductor")
-    assert names(after) == ["a", "b+c", "d", "all_reduce", "e", "f"]
+    *first, e, f = (named(name) for name in "abcdef")
+    rows = (*first, reduction(asynchronous=True, wait=6), e, f)
+    after = fused(class_of(*rows, repeats=(Repeat(1, 3, 5),)), "inductor")
+    assert names_of(after) == ["a", "b+c", "d", "all_reduce", "e", "f"]
     assert after.repeats == (Repeat(1, 2, 5),)
     assert [row.wait for row in after.rows if isinstance(row, CapturedComm)] == [5]
 
