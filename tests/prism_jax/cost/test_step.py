@@ -72,9 +72,8 @@ def test_full_recomputation_adds_one_forward_of_every_middle_chunk() -> None:
 
 
 def test_selective_recomputation_lies_between_none_and_full() -> None:
-    none, selective, full = (
-        cost_of(replace(PLAN, recompute=r)).compute_s[B].sum() for r in ("none", "selective", "full")
-    )
+    modes = ("none", "selective", "full")
+    none, selective, full = (cost_of(replace(PLAN, recompute=mode)).compute_s[B].sum() for mode in modes)
     assert none < selective < full
 
 
@@ -97,10 +96,9 @@ def test_every_axis_communicates_on_its_own_column() -> None:
 def test_overlapping_tensor_parallel_communication_hides_some_of_it(change: dict) -> None:
     shown, overlapped = (cost_of(replace(PLAN, overlap=Overlap(tp=tp), **change)) for tp in (False, True))
     assert shown.hidden_comm_s[..., TP].sum() == 0.0
-    assert overlapped.comm_s[..., TP].sum() < shown.comm_s[..., TP].sum()
-    assert overlapped.comm_s[..., TP].sum() + overlapped.hidden_comm_s[..., TP].sum() == pytest.approx(
-        shown.comm_s[..., TP].sum()
-    )
+    whole_s, shown_s = shown.comm_s[..., TP].sum(), overlapped.comm_s[..., TP].sum()
+    assert shown_s < whole_s
+    assert shown_s + overlapped.hidden_comm_s[..., TP].sum() == pytest.approx(whole_s)
     assert overlapped.compute_s.sum() > shown.compute_s.sum()  # what runs beside compute slows it
 
 

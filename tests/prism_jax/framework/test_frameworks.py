@@ -80,9 +80,8 @@ def test_experts_widen_and_frameworks_without_peaks_are_widest():
     measured = (MEGATRON_CORE.peak_law, NANOTRON.peak_law)
     assert all(law.expert_log_sd > law.log_sd for law in (*measured, WITHOUT_PEAKS))
     assert all(WITHOUT_PEAKS.log_sd >= law.log_sd for law in measured)
-    both = hypot(
-        NANOTRON.peak_law.log_sd, MEGATRON_CORE.peak_law.expert_log_sd
-    )  # what routing adds is another framework's
+    # what routing adds is another framework's
+    both = hypot(NANOTRON.peak_law.log_sd, MEGATRON_CORE.peak_law.expert_log_sd)
     for law in (NANOTRON.peak_law, WITHOUT_PEAKS):
         assert law.expert_log_sd == pytest.approx(both, abs=5e-4)
     low, high = WITHOUT_PEAKS.interval_bytes(GIB, False)
@@ -124,10 +123,8 @@ def test_no_rule_is_out_of_reach() -> None:
 
 def test_kernels_come_into_use_when_they_are_published() -> None:
     megatron = framework_of("megatron-core")
-    found = [
-        usual_odds("attention", megatron, "hopper", Software(date=date))[0][0]
-        for date in ("2021", "2022-12", "2023-10", "2025")
-    ]
+    dates = ("2021", "2022-12", "2023-10", "2025")
+    found = [usual_odds("attention", megatron, "hopper", Software(date=date))[0][0] for date in dates]
     assert found == ["fused_softmax", "flash1", "flash2", "flash3"]
     assert usual_odds("attention", megatron, "ampere")[0][0] == "flash2"
 

@@ -137,12 +137,9 @@ def test_mistake_names_place_field_value_and_remedy(job_file, old, new, message)
 
 
 def test_all_mistakes_are_listed_in_the_order_of_the_file(job_file):
-    text = (
-        JOB.replace("name: small", "nam: small")
-        .replace("64\nplan", "x\nplan")
-        .replace("tp: 2", "tp: 0")
-        .replace("none", "nope")
-    )
+    text = JOB
+    for old, new in (("name: small", "nam: small"), ("64\nplan", "x\nplan"), ("tp: 2", "tp: 0"), ("none", "nope")):
+        text = text.replace(old, new)
     places = [line.split(" ")[0] for line in mistakes_of(job_file(text))]
     assert places == ["job.yaml:1:1", "job.yaml:5:3", "job.yaml:10:3", "job.yaml:13:1"]
 
@@ -192,7 +189,6 @@ def test_a_field_outside_of_its_section_is_told_where_it_belongs(override, field
 def test_mixed_gpus_are_refused_with_what_to_do():
     data = {"model": "llama-3-8b", "cluster": {"device": ["h100-sxm", "a100-80gb"], "n_devices": 16}}
     plan = {"dp": 16, "micro_batch": 1, "global_batch": 64, "seq_len": 4096}
-    with pytest.raises(
-        ConfigError, match="cluster.device: a list, but a job has one kind of device. Of mixed GPUs give the slowest"
-    ):
+    said = "cluster.device: a list, but a job has one kind of device. Of mixed GPUs give the slowest"
+    with pytest.raises(ConfigError, match=said):
         load_job({**data, "plan": plan})

@@ -17,6 +17,7 @@ from prism_jax.workload.catalog import model as model_preset
 from prism_jax.workload.transformer.mixers import WindowSpec
 from prism_jax.workload.transformer.spec import TransformerSpec
 from tests.support.job_texts import INLINE_CLUSTER, JOB, PRESET_CLUSTER, mistakes_of
+from tests.support.published_configs import PUBLISHED
 
 
 def transformer(job: Job) -> TransformerSpec:
@@ -105,19 +106,8 @@ def test_a_preset_model_can_be_changed_in_depth(job_file):
 
 def test_hugging_face_config_is_found_beside_the_job(job_file, tmp_path):
     (tmp_path / "jobs").mkdir()
-    config = {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        "num_hidden_layers": 4,
-        "hidden_size": 512,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "intermediate_size": 1024,
-        "vocab_size": 1000,
-        "hidden_act": "silu",
-        "max_position_embeddings": 4096,
-        "tie_word_embeddings": False,
-    }
+    sizes = {"num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 4}
+    config = PUBLISHED["llama-2-7b"].config | sizes
     (tmp_path / "jobs" / "config.json").write_text(json.dumps(config))
     path = job_file(JOB.replace("model: llama-2-7b", "model: {hf_config: config.json, n_layers: 8}"), "jobs/job.yaml")
     model = transformer(load_job(path))
@@ -157,9 +147,8 @@ def test_dp_fills_the_cluster_where_it_is_auto_or_left_out(job_file, dp, tp, pp,
     job = load_job(job_file(text))
     assert job.plan.dp == n_devices // (tp * pp)
     assert job.plan.n_devices == job.cluster.n_devices == n_devices
-    assert (
-        job.plan == load_job(job_file(text.replace("plan:\n", f"plan:\n  dp: {job.plan.dp}\n").replace(dp, "", 1))).plan
-    )
+    written = text.replace("plan:\n", f"plan:\n  dp: {job.plan.dp}\n").replace(dp, "", 1)
+    assert job.plan == load_job(job_file(written)).plan
 
 
 def test_auto_dp_follows_overrides(job_file):

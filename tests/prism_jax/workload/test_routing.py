@@ -23,17 +23,14 @@ from prism_jax.workload.transformer.routing import (
 
 CASES = [  # experts, top k, ranks, tokens of the group, Gini coefficient
     (8, 2, 4, 2048, 0.10),
-    (8, 2, 8, 1024, 0.20),
     (8, 2, 8, 1024, 0.38),
     (64, 6, 4, 1024, 0.20),
-    (64, 6, 8, 512, 0.10),
     (64, 6, 32, 512, 0.38),
     (256, 8, 8, 256, 0.10),
     (256, 8, 32, 256, 0.20),
-    (256, 8, 32, 256, 0.38),
 ]
 N = 150  # micro-batches by hand
-MOST_ERRORS = 4.0  # 54 comparisons: one false alarm in 300 runs
+MOST_ERRORS = 4.0  # 40 comparisons: one false alarm in 400 runs
 
 
 def gini(load: np.ndarray) -> float:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -31,33 +32,29 @@ variability: h100-default
 """
 
 
-@pytest.fixture
-def resnet() -> CnnSpec:
-    found = workload("resnet-50")
-    assert isinstance(found, CnnSpec)
-    return found
+RESNET = cast("CnnSpec", workload("resnet-50"))
 
 
-def test_parameters_and_products_are_the_published_ones(resnet: CnnSpec) -> None:
+def test_parameters_and_products_are_the_published_ones() -> None:
     """25,557,032 parameters in 161 tensors and 4.09 G multiply-adds at 224 (torchvision, ResNet50_Weights)."""
-    assert isinstance(resnet, Workload)
-    assert (resnet.n_params(), resnet.network.n_tensors) == (25_557_032, 161)
-    assert resnet.network.forward_flops / 2e9 == pytest.approx(4.09, abs=0.005)
+    assert isinstance(RESNET, Workload)
+    assert (RESNET.n_params(), RESNET.network.n_tensors) == (25_557_032, 161)
+    assert RESNET.network.forward_flops / 2e9 == pytest.approx(4.09, abs=0.005)
 
 
-def test_kernels_hold_the_flops_of_the_model(resnet: CnnSpec) -> None:
+def test_kernels_hold_the_flops_of_the_model() -> None:
     """Three products for each convolution, two for the first, whose input is the image."""
-    counts = {run.kind: run.count for run in resnet.layout}
-    flops = sum(n * resnet.block(kind, PLAN).kernels.flops() for kind, n in counts.items())
-    assert flops == pytest.approx(resnet.step_flops(PLAN, recomputed=False), rel=1e-12)
-    stem = resnet.block("stem", PLAN).kernels
+    counts = {run.kind: run.count for run in RESNET.layout}
+    flops = sum(n * RESNET.block(kind, PLAN).kernels.flops() for kind, n in counts.items())
+    assert flops == pytest.approx(RESNET.step_flops(PLAN, recomputed=False), rel=1e-12)
+    stem = RESNET.block("stem", PLAN).kernels
     assert stem.flops("B") == 0.0
     assert stem.flops("F") == stem.flops("W") == 2.0 * 32 * 112 * 112 * 64 * 3 * 49
 
 
-def test_products_are_implicit_gemms_in_all_passes(resnet: CnnSpec) -> None:
+def test_products_are_implicit_gemms_in_all_passes() -> None:
     """m n k of a strided 3x3 convolution; a stride leaves the input gradient as many multiply-adds."""
-    ops = [op for op in resnet.block("stage2.0", PLAN).kernels.ops if op.name == "conv_3x3"]
+    ops = [op for op in RESNET.block("stage2.0", PLAN).kernels.ops if op.name == "conv_3x3"]
     sizes = {op.phase: (op.m, op.n, op.k) for op in ops}
     assert sizes["F"] == (32 * 28 * 28, 128, 128 * 9)
     assert sizes["W"] == (128, 128 * 9, 32 * 28 * 28)
@@ -65,14 +62,14 @@ def test_products_are_implicit_gemms_in_all_passes(resnet: CnnSpec) -> None:
     assert all(2.0 * m * n * k == op.flops for op in ops for m, n, k in [sizes[op.phase]])
 
 
-def test_a_fused_norm_saves_the_passes_of_sum_and_activation(resnet: CnnSpec) -> None:
+def test_a_fused_norm_saves_the_passes_of_sum_and_activation() -> None:
     """Beyond its masks: per block three activations of 2 passes forward, and of a sum 2."""
     fused = replace(PLAN, software=Software(norm="fused"))
     apart, together = (
         sum(
             op.hbm_bytes
-            for op in resnet.block("stage1.1", plan).kernels.ops
-            if op.phase == "F" and op.kernel == "memory"
+            for op in RESNET.block("stage1.1", plan).kernels.ops
+            if (op.phase, op.kernel) == ("F", "memory")
         )
         for plan in (PLAN, fused)
     )
@@ -81,21 +78,21 @@ def test_a_fused_norm_saves_the_passes_of_sum_and_activation(resnet: CnnSpec) ->
     assert apart - together == pytest.approx(2 * 2 * narrow + (2 + 2) * wide - masks)
 
 
-def test_layouts_are_changed_around_products_on_tensor_cores_alone(resnet: CnnSpec) -> None:
+def test_layouts_are_changed_around_products_on_tensor_cores_alone() -> None:
     """V100 has no TF32: convolutions in fp32 run on CUDA cores, which take either order."""
-    first = replace(resnet, channels_last=False)
+    first = replace(RESNET, channels_last=False)
 
     def seconds(model: CnnSpec, device: str, dtype: str) -> float:
         plan, found = replace(PLAN, dtype=dtype), catalog.device(device)
         return float(op_seconds(model.block("stem", plan).kernels, found, dtype, efficiency(found.generation)).sum())
 
     for device, dtype, moves in (("v100", "fp32", False), ("v100", "fp16", True), ("a100", "fp32", True)):
-        assert (seconds(first, device, dtype) > 1.001 * seconds(resnet, device, dtype)) is moves
+        assert (seconds(first, device, dtype) > 1.001 * seconds(RESNET, device, dtype)) is moves
 
 
-def test_winograd_speeds_up_3x3_on_cuda_cores_alone(resnet: CnnSpec) -> None:
+def test_winograd_speeds_up_3x3_on_cuda_cores_alone() -> None:
     """Against the same products of another kind."""
-    kernels = resnet.block("stage1.1", replace(PLAN, dtype="fp32")).kernels
+    kernels = RESNET.block("stage1.1", replace(PLAN, dtype="fp32")).kernels
     plain = KernelTable.of(
         op._replace(variant="convolution" if op.variant == "winograd" else op.variant) for op in kernels.ops
     )
@@ -107,18 +104,18 @@ def test_winograd_speeds_up_3x3_on_cuda_cores_alone(resnet: CnnSpec) -> None:
         assert bool(own < other) is gains
 
 
-def test_what_is_kept_is_every_input_of_a_product_and_of_a_norm(resnet: CnnSpec) -> None:
+def test_what_is_kept_is_every_input_of_a_product_and_of_a_norm() -> None:
     """A block of stage 1: three inputs of norms (64, 64, 256 channels), results of two inner ReLUs and of the last."""
-    kept = sum(tensor.size_bytes for tensor in resnet.block("stage1.1", PLAN).saved(MEGATRON))
+    kept = sum(tensor.size_bytes for tensor in RESNET.block("stage1.1", PLAN).saved(MEGATRON))
     assert kept == 2 * 32 * 56 * 56 * (64 + 64 + 256 + 64 + 64 + 256)
     full = replace(PLAN, recompute="full")
-    assert sum(t.size_bytes for t in resnet.block("stage1.1", full).saved(MEGATRON)) == 2 * 32 * 56 * 56 * 256
+    assert sum(t.size_bytes for t in RESNET.block("stage1.1", full).saved(MEGATRON)) == 2 * 32 * 56 * 56 * 256
 
 
-def test_image_size_is_a_field(resnet: CnnSpec) -> None:
-    larger = replace(resnet, image_size=448)
-    conv = resnet.network.forward_flops - 2 * 2048 * 1000
-    assert larger.n_params() == resnet.n_params()
+def test_image_size_is_a_field() -> None:
+    larger = replace(RESNET, image_size=448)
+    conv = RESNET.network.forward_flops - 2 * 2048 * 1000
+    assert larger.n_params() == RESNET.n_params()
     assert larger.network.forward_flops - 2 * 2048 * 1000 == pytest.approx(4 * conv)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import jax
 import numpy as np
@@ -24,15 +25,7 @@ from prism_jax.workload.dlrm.sizes import exchange_bytes
 from prism_jax.workload.dlrm.spec import DLRMSpec, held_by_fullest, kernel_of
 from prism_jax.workload.dlrm.tables import EmbeddingTable, Histogram, Reuse, Uniform, Zipf
 
-
-def dlrm(name: str) -> DLRMSpec:
-    """A preset by name."""
-    found = workload(name)
-    assert isinstance(found, DLRMSpec)
-    return found
-
-
-DCN, CRITEO = dlrm("dlrm-dcnv2"), dlrm("dlrm-criteo1tb")
+DCN, CRITEO = (cast("DLRMSpec", workload(name)) for name in ("dlrm-dcnv2", "dlrm-criteo1tb"))
 TABLES = tuple(EmbeddingTable(f"t{i}", 100_000 * (i + 1), 64, float(i + 1)) for i in range(4))
 SMALL = DLRMSpec("small", 4, (32, 64), TABLES, (64, 1))
 JOB = """
@@ -68,18 +61,8 @@ def test_presets_have_the_published_sizes() -> None:
     assert isinstance(DCN, Workload)
     assert isinstance(DCN, CompletesPlans)
     assert sum(table.pooling for table in DCN.tables) == 214  # look-ups of a sample, MLPerf multi-hot
-    assert (
-        CRITEO.n_dense_params
-        == 13 * 512
-        + 512 * 256
-        + 256 * 128
-        + 479 * 1024
-        + 1024** 2
-        + 1024 * 512
-        + 512 * 256
-        + 256
-        + (512 + 256 + 128 + 1024 + 1024 + 512 + 256 + 1)
-    )
+    products = 13 * 512 + 512 * 256 + 256 * 128 + 479 * 1024 + 1024**2 + 1024 * 512 + 512 * 256 + 256
+    assert CRITEO.n_dense_params == products + (512 + 256 + 128 + 1024 + 1024 + 512 + 256 + 1)
     assert CRITEO.top_width == 27 * 26 // 2 + 128
     assert CRITEO.n_table_params == pytest.approx(204_184_588 * 128, rel=1e-6)
 
@@ -157,9 +140,8 @@ def test_the_exchange_follows_the_largest_sender() -> None:
 def test_rows_over_all_devices_are_reduced_and_scattered() -> None:
     comms = SMALL.block("tables", plan_of(tables={table.name: "row" for table in TABLES[1:]} | {"t0": "dp"})).comms
     assert [comm.kind for comm in comms] == ["reduce_scatter", "all_gather"]
-    assert (
-        comms[0].n_bytes == 65536 * 3 * 64 * 2.0
-    )  # partial sums of three tables; of a device, before they are reduced
+    # partial sums of three tables; of a device, before they are reduced
+    assert comms[0].n_bytes == 65536 * 3 * 64 * 2.0
 
 
 def test_sums_of_a_node_cross_the_network_once() -> None:

@@ -81,9 +81,8 @@ def test_histogram_agrees_with_draws_through_a_cache() -> None:
     for bin_, low, high in ((0, 1, 1), (1, 2, 2), (2, 3, 4), (4, 9, 16)):
         shares[bin_] = counts[(counts >= low) & (counts <= high)].sum() / counts.sum()
     own = Histogram(tuple(shares))
-    assert own.unique_rows(1e9, len(drawn)) == pytest.approx(
-        len(counts), rel=0.06
-    )  # of a bin the mean reuse is assumed
+    # of a bin the mean reuse is assumed
+    assert own.unique_rows(1e9, len(drawn)) == pytest.approx(len(counts), rel=0.06)
     assert own.hit_rate(1e9, len(drawn), 1000) == pytest.approx(lru_hits(drawn, 1000), abs=0.03)
 
 
