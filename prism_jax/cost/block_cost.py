@@ -265,14 +265,6 @@ class BlockCostModel:
         ends = self._at_end_s(comms, "all_gather", "F"), self._at_end_s(comms, "reduce_scatter", "B")
         return BlockCost(compute, *self._communicating(table, comms), *ends, _NO_WAIT)
 
-    def alone_of(self, kinds: Sequence[str]) -> BlockCost:
-        """Blocks of several kinds, along a leading axis."""
-        return stack_blocks([self.alone(kind) for kind in kinds])
-
-    def gathering_of(self, kinds: Sequence[str]) -> BlockCost:
-        """Returns the cost that sharded parameters add to each of several kinds, along a leading axis."""
-        return stack_blocks([self.gathering(kind) for kind in kinds])
-
     def comm_seconds(self, comm: Comm) -> Values:
         """Seconds of all collectives of a `Comm`; items that fan out go once to every node that needs them, not per member."""
         key = (comm.kind, comm.n_bytes, comm.stride, comm.size, comm.fan_out)

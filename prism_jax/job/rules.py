@@ -241,11 +241,7 @@ def problems(plan: ParallelPlan, model: Workload, cluster: Cluster) -> Iterator[
 def _names(plan: ParallelPlan) -> Iterator[Problem]:
     if not _knows_schedule(plan):
         yield Problem("schedule", f"{plan.schedule!r} is unknown; known are {', '.join(SCHEDULES.names)}")
-    for name, known in (
-        ("recompute", RECOMPUTE),
-        ("sharding", SHARDING),
-        ("attention", ATTENTION),
-    ):
+    for name, known in {"recompute": RECOMPUTE, "sharding": SHARDING, "attention": ATTENTION}.items():
         if getattr(plan, name) not in known:
             yield Problem(name, f"{getattr(plan, name)!r} is unknown; known are {', '.join(known)}")
     yield from software_problems(plan.software)

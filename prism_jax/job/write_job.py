@@ -89,7 +89,7 @@ def cluster_fields(cluster: Cluster) -> dict[str, Any]:
     """
     if cluster.network is not None:
         raise SpecError(f"cluster {cluster.name} has a network of its own kind, which is not written")
-    tiers = [_tier_fields(tier) for tier in cluster.tiers]
+    tiers = [_with_units(changed_fields(tier), section_of(Tier), TIER_NAMES) for tier in cluster.tiers]
     outer = {name: value for name, value in tiers[-1].items() if name not in AS_WIDE_AS_THE_JOB}
     return {
         "name": cluster.name,
@@ -138,10 +138,6 @@ def stated_text(job: JobSource, overrides: Sequence[str] = ()) -> str | None:
         return None
     text = yaml.safe_dump(read_job_file(job, overrides).data, sort_keys=False, allow_unicode=True, width=WIDTH)
     return text if len(text) <= MOST_KEPT else None
-
-
-def _tier_fields(tier: Tier) -> dict[str, Any]:
-    return _with_units(changed_fields(tier), section_of(Tier), TIER_NAMES)
 
 
 def changed_fields(value: Any) -> dict[str, Any]:
@@ -262,10 +258,6 @@ def _names(inner: list[JobField]) -> str:
     return f"{{{', '.join(field.path[-1] for field in inner)}}}"
 
 
-def _model_values(job: Job) -> dict[str, Any]:
-    return {name: value for name, value in whole_fields(job.model).items() if value is not None}
-
-
 def _cluster_values(job: Job) -> dict[str, Any]:
     """Fields of the cluster as changes to a preset: its device, and tiers by name."""
     written = cluster_fields(job.cluster)
@@ -281,7 +273,7 @@ def _plan_values(job: Job) -> dict[str, Any]:
 
 
 _VALUES = {
-    "model": _model_values,
+    "model": lambda job: {name: value for name, value in whole_fields(job.model).items() if value is not None},
     "cluster": _cluster_values,
     "plan": _plan_values,
     "software": lambda _: {},

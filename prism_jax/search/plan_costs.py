@@ -89,8 +89,9 @@ class PlanCosts:
     ) -> None:
         self.model, self.cluster, self.eff, self.options = model, cluster, eff, options
         self.memory_limit_bytes = (1.0 - memory_margin) * cluster.device.hbm_bytes
-        self._alone = PlanCache(lambda plan: self._blocks(plan).alone_of(kinds_of(model)))
-        self._gathering = PlanCache(lambda plan: self._blocks(plan).gathering_of(kinds_of(model)))
+        kinds = kinds_of(model)
+        self._alone = PlanCache(lambda plan: stack_blocks([*map(self._blocks(plan).alone, kinds)]))
+        self._gathering = PlanCache(lambda plan: stack_blocks([*map(self._blocks(plan).gathering, kinds)]))
         self._states, self._activations, self._weights, self._in_flight = _memory_of(model, options)
         self._ends = PlanCache(self._ends_of)
         self._end_passes = PlanCache(end_passes)  # apart: few fields of a plan decide them, micro-batches among these
