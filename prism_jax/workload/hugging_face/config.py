@@ -231,12 +231,8 @@ def left_out(*configs: Mapping[str, Any]) -> Iterator[str]:
 
 MAX_CONFIG_BYTES = 4 * 2**20  # a config.json has a few kB; anything larger is another file
 
-_LANGUAGE = (
-    "thinker_config",
-    "text_config",
-    "llm_config",
-    "language_config",
-)  # where models of several kinds of input keep it
+# where models of several kinds of input keep it
+_LANGUAGE = ("thinker_config", "text_config", "llm_config", "language_config")
 _TIED = "tie_word_embeddings"
 _OTHER_FILES = {  # key of configurations that have no model_type -> what they are of
     "_class_name": "a diffusion model, which is not modelled. `model: {kind: dit}` is the nearest",
@@ -273,18 +269,6 @@ def _read_object(file: Path) -> Mapping[str, Any]:
     if not isinstance(config, dict):
         raise DataError(f"{file} holds a {type(config).__name__}, but a config.json is an object with keys")
     return config
-
-
-def transformer_from_hf(config: Mapping[str, Any], name: str | None = None) -> TransformerSpec:
-    """The decoder that a Hugging Face configuration describes; arguments as those of `model_from_hf`.
-
-    Raises:
-        SpecError: the configuration is none of a decoder, too.
-    """
-    found = model_from_hf(config, name)
-    if not isinstance(found, TransformerSpec):
-        raise SpecError(f"model_type = {config.get('model_type')!r} is no decoder. Use `model_from_hf`.")
-    return found
 
 
 def model_from_hf(config: Mapping[str, Any], name: str | None = None) -> Workload:

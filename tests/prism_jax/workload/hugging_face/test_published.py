@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -19,7 +19,6 @@ from prism_jax.workload.hugging_face.config import (
     MAX_CONFIG_BYTES,
     model_from_hf,
     read_hf_config,
-    transformer_from_hf,
 )
 from prism_jax.workload.transformer.mixers import WindowSpec
 from prism_jax.workload.transformer.spec import TransformerSpec
@@ -28,8 +27,12 @@ from tests.support.published_configs import LLAMA_4, MISTRAL, PUBLISHED, REFUSED
 LLAMA = PUBLISHED["llama-3.1-8b"].config
 
 
-def read(name: str, **changes: Any):
-    return transformer_from_hf(PUBLISHED[name].config | changes, name=name)
+def transformer(config: dict[str, Any], name: str | None = None) -> TransformerSpec:
+    return cast("TransformerSpec", model_from_hf(config, name))
+
+
+def read(name: str, **changes: Any) -> TransformerSpec:
+    return transformer(PUBLISHED[name].config | changes, name)
 
 
 def kinds(name: str) -> dict[str, int]:
@@ -117,7 +120,7 @@ def test_layers_are_of_the_kinds_that_the_model_has(name: str, expected: dict[st
 def test_what_is_not_modelled_is_refused_by_its_name(name: str) -> None:
     config, missing = REFUSED[name]
     with pytest.raises(SpecError, match=missing):
-        transformer_from_hf(config)
+        transformer(config)
 
 
 def test_an_unknown_model_type_says_what_was_assumed_and_a_known_one_does_not() -> None:
@@ -157,7 +160,7 @@ def test_configurations_of_published_models_open_and_have_the_parameters_of_thei
     rows = [json.loads(line) for line in gzip.decompress(CASES.read_bytes()).splitlines()]
     for row in rows:
         with contextlib.suppress(SpecError):
-            n_params = transformer_from_hf(row["config"]).n_params()
+            n_params = transformer(row["config"]).n_params()
             n_open += 1
             stated = re.search(r"-(\d+(?:\.\d+)?)B(?:-|_)(?!\d+E)", row["file"])  # Llama 4 is named by its active ones
             if stated:
@@ -190,7 +193,7 @@ def test_parts_that_are_left_out_are_named(name: str, parts: tuple[str, ...]) ->
 )
 def test_a_key_that_changes_the_layers_and_is_not_read_is_refused_by_name(key: str, value: object, what: str) -> None:
     with pytest.raises(SpecError, match=rf"llama config: {key} = .*but {what} is not modelled"):
-        transformer_from_hf(LLAMA | {key: value})
+        transformer(LLAMA | {key: value})
 
 
 @pytest.mark.parametrize("value", [None, False, 0, [], {}])
@@ -221,7 +224,7 @@ def test_keys_that_decide_no_sizes_pass() -> None:
 )
 def test_what_cannot_be_read_says_why(config: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        transformer_from_hf(config)
+        transformer(config)
 
 
 _FUZZED = "nemotron-3-nano-30b qwen3-next-80b dbrx gpt-oss-20b gemma-2-9b glm-4.5 qwen2.5-7b olmo-3-7b mpt-7b opt-125m"
@@ -243,7 +246,7 @@ def test_any_value_of_any_key_gives_a_spec_or_an_error_for_the_user(
 ) -> None:
     key = data.draw(st.sampled_from(sorted({*config, *_PATTERNS})))
     with contextlib.suppress(PrismError):
-        spec = transformer_from_hf(config | {"num_local_experts": 8, "use_sliding_window": True, key: value})
+        spec = transformer(config | {"num_local_experts": 8, "use_sliding_window": True, key: value})
         assert spec.layout
         assert spec.token_flops(1).total > 0
 
@@ -282,7 +285,7 @@ def test_so_do_those_of_decoders_of_other_families() -> None:
         return spec.token_flops(4096), spec.n_params(), spec.mtp_params(), spec.kv_dim
 
     for config, name in ((LLAMA_2, "llama-2-7b"), (QWEN, "qwen3-30b-a3b"), (DEEPSEEK, "deepseek-v3")):
-        assert sizes(transformer_from_hf(config)) == sizes(model(name))
+        assert sizes(transformer(config)) == sizes(model(name))
 
 
 @pytest.mark.parametrize(
@@ -311,11 +314,11 @@ def test_so_do_those_of_decoders_of_other_families() -> None:
 )
 def test_a_broken_configuration_names_the_key_and_the_remedy(config: dict, message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        transformer_from_hf(config)
+        transformer(config)
 
 
 def test_the_language_model_of_a_multimodal_configuration_is_found() -> None:
-    spec = transformer_from_hf({"model_type": "llava", "text_config": LLAMA_2}, name="llava")
+    spec = transformer({"model_type": "llava", "text_config": LLAMA_2}, name="llava")
     assert spec.n_params() == 6_738_415_616
 
 
@@ -413,8 +416,3 @@ def test_what_is_not_modelled_is_refused_by_its_key(
 ) -> None:
     with pytest.raises(SpecError, match=message):
         model_from_hf(config | changes)
-
-
-def test_a_reader_of_decoders_refuses_them() -> None:
-    with pytest.raises(SpecError, match="'bert' is no decoder"):
-        transformer_from_hf(BERT)
