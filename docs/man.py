@@ -16,8 +16,7 @@ sys.path[:0] = [str(ROOT)]
 
 from prism_jax import __version__  # noqa: E402  (found through the line above)
 from prism_jax.shell.catalogue import COMMANDS, GROUPS, Command  # noqa: E402
-from prism_jax.shell.command import runner_of  # noqa: E402
-from prism_jax.shell.help_page import tables_of  # noqa: E402
+from prism_jax.shell.command import runner_of, tables_of  # noqa: E402
 
 FOLDER = ROOT / "build" / "man"
 ABOUT = "predict the distribution of the step time of a distributed training job"

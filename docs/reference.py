@@ -23,7 +23,7 @@ from prism_jax.core.report import Report
 from prism_jax.fits.models import MODELS
 from prism_jax.shell.app import command_line
 from prism_jax.shell.catalogue import COMMANDS
-from prism_jax.shell.help_page import tables_of
+from prism_jax.shell.command import tables_of
 from prism_jax.show.reports import REPORTS, published_schema
 
 FOLDER = Path(__file__).resolve().parent / "reference"

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .search.tuned_fields import TuneLimits as TuneLimits
     from .sharding.shard_tables import shard_tables as shard_tables
     from .show.catalogues import show_catalogue as show_catalogue, show_entry as show_entry
-    from .show.job_section import job_section as job_section
+    from .show.show import job_section as job_section
     from .simulate.sensitivity import (
         hardware_sensitivity as hardware_sensitivity,
         noise_free_step as noise_free_step,
@@ -109,7 +109,7 @@ _NAMES = {  # module -> names
     "search.tuned_fields": "TuneLimits",
     "sharding.shard_tables": "shard_tables",
     "show.catalogues": "show_catalogue show_entry",
-    "show.job_section": "job_section",
+    "show.show": "job_section",
     "simulate.sensitivity": "hardware_sensitivity noise_free_step",
     "simulate.step_time": "step_quantile step_time",
     "slowdowns.find_slow_gpus": "find_slow_gpus",

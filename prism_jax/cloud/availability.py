@@ -19,12 +19,11 @@ from typing import Protocol
 
 import numpy as np
 
-from ..core.arrays import Counts, Floats
+from ..core.arrays import Counts, Flags, Floats
 from ..core.content import ByContent
 from ..core.errors import Problem, SpecError
 from ..core.registry import Registry
-from .paths import Paths
-from .spot import N_LAWS, STEADY, PriceLaw, SpotWalk, draw as draw_spells, together, walked
+from .spot import N_LAWS, STEADY, Paths, PriceLaw, draw as draw_spells, together
 
 
 class Availability(Protocol):
@@ -107,13 +106,16 @@ class FittedSpells(ByContent):
         zone = _Zone(self, of, n_nodes, rng)
         settles_s = 0.0 if self.is_up is not None else SETTLES_S
         begins_up = rng.random(n_worlds) < 0.5 if self.is_up is None else np.full(n_worlds, self.is_up)
-        until_s, n_up = walked(zone, begins_up, self.age_s, settles_s + horizon_s, n_nodes)
+        until_s, n_up = zone.walked(begins_up, self.age_s, settles_s + horizon_s)
         until_s = np.maximum(until_s - settles_s, 0.0)
         until_s[-1] = np.maximum(until_s[-1], horizon_s)
         return Paths(until_s, n_up.astype(np.int32), self.price.path(until_s, rng), n_nodes)
 
 
-class _Zone(SpotWalk):
+MOST_PIECES = 20_000
+
+
+class _Zone:
     """Draws of the next spell, gap and loss of every world."""
 
     def __init__(self, law: FittedSpells, of: Counts, n_nodes: int, rng: np.random.Generator) -> None:
@@ -122,15 +124,51 @@ class _Zone(SpotWalk):
         self.theta = law.theta[:, of] + np.stack([shift, np.zeros_like(shift)], axis=-1)
         self.shares = np.cumsum(law.losses[of], axis=-1) / law.losses[of].sum(axis=-1, keepdims=True)
 
-    def up_s(self, age_s: Floats | float) -> Floats:
-        """Whole length of a spell."""
+    def walked(self, begins_up: Flags, age_s: float, horizon_s: float) -> tuple[Floats, Counts]:
+        """Ends of pieces in seconds and nodes that are there in them, [piece, world]; all worlds walk at once.
+
+        Args:
+            begins_up: whether nodes are there at the start, [world].
+            age_s: for how long that has been so.
+            horizon_s: up to which pieces are needed; a world that is beyond it stands still.
+
+        Notes: after a loss that leaves nodes, those missing come back after a gap of their own, unless the others are lost
+            before.
+        """
+        alive = np.where(begins_up, self.n_nodes, 0)
+        up_s = np.where(begins_up, self._up_s(np.where(begins_up, age_s, 0.0)) - age_s, np.inf)
+        down_s = np.where(begins_up, np.inf, self._down_s(np.where(begins_up, 0.0, age_s)) - age_s)
+        at_s = np.zeros(len(alive))
+        ends, states = [], []
+        while len(ends) < MOST_PIECES:
+            step = np.minimum(up_s, down_s)
+            at_s = np.where(at_s < horizon_s, at_s + step, at_s)
+            ends.append(at_s)
+            states.append(alive)
+            if (at_s >= horizon_s).all():
+                break
+            alive, up_s, down_s = self._next(alive, up_s - step, down_s - step)
+        return np.array(ends), np.array(states)
+
+    def _next(self, alive: Counts, up_s: Floats, down_s: Floats) -> tuple[Counts, Floats, Floats]:
+        """State, and its seconds that are left, after the first event has happened."""
+        is_loss = up_s <= down_s
+        left = np.where(is_loss, self._left(alive), self.n_nodes)
+        next_up, next_down = self._up_s(0.0), self._down_s(0.0)
+        starts = is_loss | (alive == 0)  # nodes that join a group end nothing and begin nothing
+        up_s = np.where(left == 0, np.inf, np.where(starts, next_up, up_s))
+        down_s = np.where(left == self.n_nodes, np.inf, np.where(is_loss, next_down, down_s))
+        return left, up_s, down_s
+
+    def _up_s(self, age_s: Floats | float) -> Floats:
+        """Whole length in seconds of a spell that has reached `age_s`, [world]."""
         return draw_spells(self.law[0], self.theta[0], age_s, self.rng)
 
-    def down_s(self, age_s: Floats | float) -> Floats:
-        """Whole length of a gap."""
+    def _down_s(self, age_s: Floats | float) -> Floats:
+        """Whole length in seconds of a gap that has reached `age_s`, [world]."""
         return draw_spells(self.law[1], self.theta[1], age_s, self.rng)
 
-    def left(self, alive: Counts) -> Counts:
+    def _left(self, alive: Counts) -> Counts:
         """Nodes that a loss leaves of those alive."""
         which, some = self.rng.random((2, len(alive)))
         several = np.minimum(2 + np.floor(some * np.maximum(alive - 2, 1)), np.maximum(alive - 1, 1)).astype(int)
@@ -213,9 +251,6 @@ class SeveralZones(ByContent):
             for zone, seed in zip(self.zones, seeds, strict=True)
         ]
         return together(drawn, horizon_s, self.factors)
-
-
-MOST_PIECES = 20_000
 
 
 @dataclass(frozen=True)

@@ -98,9 +98,8 @@ def pays_for(policy: SpotPolicy, offer: Offer) -> bool:
     return all(price is not None and isfinite(price) for wanted, price in needed if wanted)
 
 
-MOST_ZONES = (
-    4  # by the law that ships nodes are there .68 of the time in one zone, .81 in two, .85 in three, .87 in six
-)
+# by the law that ships nodes are there .68 of the time in one zone, .81 in two, .85 in three, .87 in six
+MOST_ZONES = 4
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from .availability import Availability
 from .candidates import CloudCandidate
 from .completion import Ran, simulate
 from .offers import Offer
-from .paths import Paths
 from .requirements import CloudRequirements
+from .spot import Paths
 
 TOO_SLOW = "too slow for the deadline even if nothing interrupts it"
 TOO_DEAR = "above the budget even at the least price without interruptions"

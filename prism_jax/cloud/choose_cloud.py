@@ -31,7 +31,7 @@ from ..tables.column_map import ColumnMap
 from .availability import Availability
 from .offers import Offer, merged, read_catalogues, shipped_catalogue
 from .report import CloudReport
-from .state_file import CloudState, read_cloud_state
+from .requirements import CloudRequirements, CloudState, read_cloud_state
 
 if TYPE_CHECKING:
     from .chosen import CloudRequest
@@ -239,23 +239,26 @@ def choose_cloud(
     from .chosen import CloudRequest, chosen
 
     small, stated_s = small_laws(own, rest, seed=run.seed), interruptions.restart_s
-    asked = CloudRequest(
-        offers,
+    wish = CloudRequirements(
         *_left(n_steps, goal.deadline_s, goal.budget_usd, state),
         prob=goal.prob,
+        restart_s=_restart_s(stated_s, small),
+        interval_s=interruptions.interval_s,
+        n_worlds=run.n_worlds,
+        seed=run.seed,
+    )
+    asked = CloudRequest(
+        offers,
+        wish,
         spot=market.spot,
         policies=tuple(market.policies),
         availability=market.availability,
         reliability=threats,
         checkpoint=interruptions.checkpoint or small.checkpoint,
-        interval_s=interruptions.interval_s,
-        restart_s=_restart_s(stated_s, small),
         restart_assumed=stated_s is None,
         most_gpus=market.most_gpus or max(own.plan.n_devices, DEFAULT_GPUS),
         mix=market.mix,
         state=state,
-        n_worlds=run.n_worlds,
-        seed=run.seed,
         today=market.today or date.today(),
         catalogue=tuple(map(str, market.catalogues)) or ("what ships with prism-jax",),
         told=(*small.notes, *notes),
@@ -328,6 +331,16 @@ def _left(
 
 def _inputs(asked: CloudRequest) -> dict[str, Any]:
     """Returns the inputs that a run record keeps."""
-    names = ("prob", "spot", "policies", "catalogue", "n_worlds", "most_gpus", "mix", "restart_s", "interval_s")
-    threats = asked.reliability
-    return {name: getattr(asked, name) for name in names} | {"reliability": threats.name if threats else None}
+    wish, threats = asked.wish, asked.reliability
+    return {
+        "prob": wish.prob,
+        "spot": asked.spot,
+        "policies": asked.policies,
+        "catalogue": asked.catalogue,
+        "n_worlds": wish.n_worlds,
+        "most_gpus": asked.most_gpus,
+        "mix": asked.mix,
+        "restart_s": wish.restart_s,
+        "interval_s": wish.interval_s,
+        "reliability": threats.name if threats else None,
+    }

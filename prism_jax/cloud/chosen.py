@@ -5,7 +5,6 @@ Spot capacity of offers is a law by name, or what a fit of revocations says of t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from ..core.executor import ALONE, Workers
 from ..core.processes import Progress, part_of
 from ..core.readable import evenly
 from ..core.report import RunRecord
+from ..core.use_case import UNTIMED_S
 from ..horizon.checkpoint import Checkpoint
 from ..horizon.predict_run import FIT
 from ..horizon.reliability import Reliability
@@ -37,47 +37,28 @@ from .clusters import InstancePart, PlanTimes
 from .offers import Offer
 from .policies import POLICIES, SpotPolicy
 from .report import CloudReport, GainFacts, PartFacts, RentFacts, SimulatedRents
-from .requirements import CloudRequirements
-from .state_file import CloudState, Running
+from .requirements import CloudRequirements, CloudState, Running
 
 
 @dataclass(frozen=True)
 class CloudRequest:
-    """Checked request; steps, time and money are those that remain; `told`: notes of the fits of start-up and checkpoints."""
+    """Checked request; `wish` is of what remains to be done, `told`: notes of the fits of start-up and checkpoints."""
 
     offers: tuple[Offer, ...]
-    n_steps: int
-    deadline_s: float
-    budget_usd: float
-    prob: float
+    wish: CloudRequirements
     spot: str
     policies: tuple[str, ...]
     availability: str | Availability
     reliability: Reliability | None
     checkpoint: Checkpoint | None
-    interval_s: float | None
-    restart_s: float
     restart_assumed: bool
     most_gpus: int
     mix: bool
     state: CloudState | None
-    n_worlds: int
-    seed: int
     today: date
     catalogue: tuple[str, ...]
     told: tuple[str, ...] = ()
     workers: Workers = ALONE
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Search and its result."""
-
-    wish: CloudRequirements
-    field: CandidateSet
-    choice: CloudChoice
-    best: CandidateOutcome | None
-    reference: CandidateOutcome | None
 
 
 def law_of_offers(
@@ -130,18 +111,18 @@ def _told(zones: Sequence[str], seen: Sequence[str]) -> str:
 MOST_ON_FRONT = 12
 
 
-def report_of(
+def _report(
     job: Job,
     asked: CloudRequest,
-    found: Chosen,
+    field: CandidateSet,
+    choice: CloudChoice,
+    best: CandidateOutcome | None,
     gain: CloudGain | None,
-    notes: Sequence[str],
+    notes: tuple[str, ...],
     record: RunRecord,
-    elapsed_s: float,
 ) -> CloudReport:
-    """The report of a choice."""
-    wish, state = found.wish, asked.state
-    front = found.choice.front[:MOST_ON_FRONT]
+    """The report of a choice; its use case times it."""
+    wish = asked.wish
     return CloudReport(
         job=job.name,
         model=job.model.name,
@@ -150,21 +131,21 @@ def report_of(
         budget_usd=wish.budget_usd if isfinite(wish.budget_usd) else None,
         prob=wish.prob,
         aim="time" if wish.wants_time else "cost",
-        left=None if state is None else state.done,
+        left=None if asked.state is None else asked.state.done,
         catalogue=asked.catalogue,
-        best=None if found.best is None else rent_facts(found.best, wish, asked),
-        front=tuple(rent_facts(one, wish, asked) for one in front),
-        gain=None if gain is None else _gain(gain, wish, asked),
-        infeasible=found.choice.infeasible,
-        unusable=found.field.unusable,
-        n_offers=found.field.n_offers,
-        n_candidates=found.choice.n_candidates,
-        n_simulated=len(found.choice.simulated),
+        best=None if best is None else _rent(best, asked),
+        front=tuple(_rent(one, asked) for one in choice.front[:MOST_ON_FRONT]),
+        gain=None if gain is None else _gain(gain, asked),
+        infeasible=choice.infeasible,
+        unusable=field.unusable,
+        n_offers=field.n_offers,
+        n_candidates=choice.n_candidates,
+        n_simulated=len(choice.simulated),
         n_worlds=wish.n_worlds,
-        notes=tuple(notes),
-        elapsed_s=elapsed_s,
+        notes=notes,
+        elapsed_s=UNTIMED_S,
         record=record,
-        simulated=_simulated(found.choice.simulated),
+        simulated=_simulated(choice.simulated),
     )
 
 
@@ -182,9 +163,9 @@ def _simulated(outcomes: Sequence[CandidateOutcome]) -> SimulatedRents:
     )
 
 
-def rent_facts(outcome: CandidateOutcome, wish: CloudRequirements, asked: CloudRequest) -> RentFacts:
-    """Returns the facts of one choice to rent."""
-    candidate, offer, ran = outcome.candidate, outcome.offer, outcome.ran
+def _rent(outcome: CandidateOutcome, asked: CloudRequest) -> RentFacts:
+    """The facts of one choice to rent."""
+    candidate, offer, ran, wish = outcome.candidate, outcome.offer, outcome.ran, asked.wish
     policy, task = candidate.policy, candidate.task
     paid_s = float(ran.spot_s.mean() + ran.on_demand_s.mean())
     prices = (offer.on_demand_usd_per_h, policy.needs_on_demand), (offer.spot_usd_per_h, policy.needs_spot)
@@ -227,14 +208,13 @@ def _parts(outcome: CandidateOutcome) -> tuple[PartFacts, ...]:
     )
 
 
-def _gain(gain: CloudGain, wish: CloudRequirements, asked: CloudRequest) -> GainFacts:
+def _gain(gain: CloudGain, asked: CloudRequest) -> GainFacts:
     running = asked.state is not None and asked.state.running is not None
     low, high = np.quantile(gain.saved_usd, (0.05, 0.95))
-    saved_usd = float(gain.saved_usd.mean())
     return GainFacts(
         against="what is running" if running else "on demand",
-        reference=rent_facts(gain.reference, wish, asked),
-        saved_usd=saved_usd,
+        reference=_rent(gain.reference, asked),
+        saved_usd=float(gain.saved_usd.mean()),
         saved_usd_interval=(float(low), float(high)),
         saved_s=float(gain.saved_s.mean()),
         saved_share=gain.share,
@@ -244,17 +224,7 @@ def _gain(gain: CloudGain, wish: CloudRequirements, asked: CloudRequest) -> Gain
 
 def chosen(job: Job, asked: CloudRequest, record: RunRecord, progress: Progress) -> CloudReport:
     """Chooses what to rent, and reports it."""
-    started = time.perf_counter()
-    wish = CloudRequirements(
-        asked.n_steps,
-        asked.deadline_s,
-        asked.budget_usd,
-        asked.prob,
-        asked.restart_s,
-        asked.interval_s,
-        asked.n_worlds,
-        asked.seed,
-    )
+    wish = asked.wish
     law_of, told = law_of_offers(asked.availability, asked.offers)
     policies = allowed(asked.spot, asked.policies)
     setting = CloudConstants(policies, law_of, asked.most_gpus, asked.reliability, asked.checkpoint)
@@ -264,22 +234,20 @@ def chosen(job: Job, asked: CloudRequest, record: RunRecord, progress: Progress)
         reasons = "; ".join(f"{n} offers: {reason}" for reason, n in field.unusable.items())
         raise DataError(f"cloud: no offer of the catalogue can run the job: {reasons}")
     candidates, running = _with_running(field.candidates, asked)
-    worlds = SpotDraws(wish, level_draws(job, asked.seed))
+    worlds = SpotDraws(wish, level_draws(job, wish.seed))
     choice = search(candidates, worlds, wish, part_of(progress, 0.6, 0.9), workers=asked.workers)
     if asked.mix:
         usd = inf if choice.best is None else choice.best.mean_usd
         candidates = (*candidates, *mixed_candidates(candidates, job, wish, usd, asked.most_gpus))
         choice = search(candidates, worlds, wish, part_of(progress, 0.6, 0.9), workers=asked.workers)
     progress(0.9, "the best on fresh draws")
-    fresh = Fresh(wish, lambda one: _refined(one, asked.seed))
+    fresh = Fresh(wish, lambda one: _refined(one, wish.seed))
     best = promised([one.candidate for one in _ranked(choice, wish)], fresh, wish)
-    reference = None if best is None else _reference(candidates, running, fresh, wish, job, asked)
+    reference = None if best is None else _reference(candidates, running, fresh, wish, job)
     gain = None
     if best is not None and reference is not None and reference is not best:
-        gain = gain_of(best, reference, asked.seed)
-    found = Chosen(wish, field, choice, best, reference)
-    notes = _notes(job, asked, told, candidates)
-    return report_of(job, asked, found, gain, notes, record, time.perf_counter() - started)
+        gain = gain_of(best, reference, wish.seed)
+    return _report(job, asked, field, choice, best, gain, _notes(job, asked, told, candidates), record)
 
 
 def allowed(spot: str, names: Sequence[str]) -> tuple[SpotPolicy, ...]:
@@ -343,7 +311,6 @@ def _reference(
     fresh: Fresh,
     wish: CloudRequirements,
     job: Job,
-    asked: CloudRequest,
 ) -> CandidateOutcome | None:
     """Returns the running candidate, or the cheapest on demand that meets the requirements; None if there is neither."""
     if running is not None:
@@ -351,7 +318,7 @@ def _reference(
     plain = [one for one in candidates if not one.policy.needs_spot]
     if not plain:
         return None
-    choice = search(plain, SpotDraws(wish, level_draws(job, asked.seed)), wish)
+    choice = search(plain, SpotDraws(wish, level_draws(job, wish.seed)), wish)
     return None if choice.best is None else fresh.outcome(choice.best.candidate)
 
 
@@ -360,7 +327,7 @@ def _notes(job: Job, asked: CloudRequest, law: str, candidates: Sequence[CloudCa
     if asked.reliability is None:
         notes.append("no failure rate given for hardware and software: state --reliability")
     if asked.restart_assumed:
-        notes.append(f"a restart takes {asked.restart_s / 60.0:.3g} min besides the load: state --restart")
+        notes.append(f"a restart takes {asked.wish.restart_s / 60.0:.3g} min besides the load: state --restart")
     if asked.checkpoint is None:
         notes.append("checkpoints are written by every instance at its network's rate, at most 1.2 GB/s")
     if any(one.policy.needs_spot for one in candidates):

@@ -25,8 +25,8 @@ from ..core.errors import Problem, SpecError
 from ..graph.draws import key_words
 from ..horizon.run import best_interval, expected_time
 from ..horizon.worlds import uniform_pair
-from .paths import Paths
 from .policies import ON_DEMAND, SPOT, WAIT, SpotPolicy, SpotView
+from .spot import Paths
 
 MOST_INTERVALS = 10_000_000
 SELDOM_S = 6 * 3600.0  # between checkpoints where nothing is said of failures: nobody leaves them out

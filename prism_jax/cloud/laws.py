@@ -115,9 +115,8 @@ class StartUpLaw(ByContent):
         if n_nodes < 1:
             raise SpecError.of(Problem("n_nodes", f"{n_nodes}, but there must be at least 1"), "start-up")
         seconds = np.sort(self.seconds)
-        rank = (
-            np.ceil(len(seconds) * rng.random(n_worlds) ** (1.0 / n_nodes)).astype(int) - 1
-        )  # of the largest of n_nodes
+        largest = rng.random(n_worlds) ** (1.0 / n_nodes)
+        rank = np.ceil(len(seconds) * largest).astype(int) - 1
         return seconds[np.clip(rank, 0, len(seconds) - 1)]
 
 

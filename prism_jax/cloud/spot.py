@@ -1,4 +1,6 @@
-"""Draws the capacity and the price of spot nodes: spells, groups of nodes from loss to loss, and paths of several zones.
+"""Paths of spot nodes (how many of them are there, and their hourly price, in pieces of time; many worlds), and their draws.
+
+The same form holds recorded traces (a world is a time at which a job might have begun) and draws of a fitted law.
 
 Spells are Weibull, log-normal or two log-normals, from their start or given the age that they have reached. All have the log
 median (of the mixture: the mean of log times) and the standard deviation of log times as parameters.
@@ -7,13 +9,12 @@ The log of a price returns to its mean, and jumps now and then:
 
 d log p = -return_per_s log p dt + sd sqrt(2 return_per_s) dW + jumps of Normal(0, jump_sd) at jumps_per_s
 
-All worlds walk at once. Of several zones, a job stays in its own while its nodes are there, and else moves to the first that has
+Of several zones, a job stays in its own while its nodes are there, and else moves to the first that has
 them.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,9 +22,69 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ..core.arrays import Counts, Flags, Floats
-from ..core.errors import Problem, SpecError
-from .paths import Paths
+from ..core.arrays import Counts, Flags, Floats, Ints
+from ..core.content import ByContent
+from ..core.errors import DataError, Problem, SpecError
+
+
+@dataclass(frozen=True, eq=False)
+class Paths(ByContent):
+    """Availability of the `n_nodes` nodes that a job wants; [piece, world].
+
+    Attributes:
+        until_s: end of a piece, seconds after the start of the job; it never falls from piece to piece. A piece of no length in
+            which nodes are missing is a loss that is made good at once. After the last piece its state goes on.
+        n_up: nodes that are there.
+        price: factor on the price of spot hours in that piece.
+        n_nodes: wanted by the job.
+
+    Raises:
+        DataError: shapes differ, or ends fall.
+    """
+
+    until_s: Floats
+    n_up: Ints
+    price: Floats
+    n_nodes: int
+
+    def __post_init__(self) -> None:
+        shape = self.until_s.shape
+        if len(shape) != 2 or self.n_up.shape != shape or self.price.shape != shape:
+            raise DataError(f"paths: until_s {shape}, n_up {self.n_up.shape}, price {self.price.shape} differ")
+        if (np.diff(self.until_s, axis=0) < 0.0).any():
+            raise DataError("paths: a piece ends before the one in front of it")
+
+    @classmethod
+    def always(cls, n_nodes: int, n_worlds: int) -> Paths:
+        """All nodes are there at all times: on demand."""
+        one = np.ones((1, n_worlds))
+        return cls(one * np.inf, np.full((1, n_worlds), n_nodes, np.int32), one, n_nodes)
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence[Paths]) -> Paths:
+        """Worlds of all parts, which have the same number of nodes, in their order."""
+        n = max(len(part.until_s) for part in parts)
+        rows = [np.minimum(np.arange(n), len(part.until_s) - 1) for part in parts]
+        until_s, n_up, price = (
+            np.concatenate([getattr(part, name)[row] for part, row in zip(parts, rows, strict=True)], axis=1)
+            for name in ("until_s", "n_up", "price")
+        )
+        return cls(until_s, n_up, price, parts[0].n_nodes)
+
+    def of_worlds(self, which: Counts | slice) -> Paths:
+        """Returns some worlds, in that order."""
+        return Paths(self.until_s[:, which], self.n_up[:, which], self.price[:, which], self.n_nodes)
+
+    @property
+    def n_worlds(self) -> int:
+        """Number of worlds."""
+        return self.until_s.shape[1]
+
+    @property
+    def usable(self) -> Floats:
+        """1.0 where all nodes are there; [piece, world]."""
+        return (self.n_up >= self.n_nodes).astype(float)
+
 
 MIXTURES = ((0.5, 1.6), (0.3, 1.8), (0.7, 1.8))
 """Shapes of two log-normals: share of the short spells, and how far apart the two are, in standard deviations of all."""
@@ -134,64 +195,6 @@ class PriceLaw:
 
 STEADY = PriceLaw()
 """A price that does not move."""
-
-
-MOST_PIECES = 20_000
-
-
-class SpotWalk(ABC):
-    """Draws of every world: time until the next loss, time until nodes come back, nodes that a loss leaves."""
-
-    @abstractmethod
-    def up_s(self, age_s: Floats | float) -> Floats:
-        """Whole length in seconds of a spell that has reached `age_s`, [world]."""
-
-    @abstractmethod
-    def down_s(self, age_s: Floats | float) -> Floats:
-        """Whole length in seconds of a gap that has reached `age_s`, [world]."""
-
-    @abstractmethod
-    def left(self, alive: Counts) -> Counts:
-        """Nodes that a loss leaves of those alive, [world]."""
-
-
-def walked(
-    zone: SpotWalk, begins_up: np.ndarray, age_s: float, horizon_s: float, n_nodes: int
-) -> tuple[Floats, Counts]:
-    """Ends of pieces in seconds and nodes that are there in them, [piece, world].
-
-    Args:
-        begins_up: whether nodes are there at the start, [world].
-        age_s: for how long that has been so.
-        horizon_s: up to which pieces are needed; a world that is beyond it stands still.
-
-    Notes: after a loss that leaves nodes, those missing come back after a gap of their own, unless the others are lost before.
-    """
-    alive = np.where(begins_up, n_nodes, 0)
-    up_s = np.where(begins_up, zone.up_s(np.where(begins_up, age_s, 0.0)) - age_s, np.inf)
-    down_s = np.where(begins_up, np.inf, zone.down_s(np.where(begins_up, 0.0, age_s)) - age_s)
-    at_s = np.zeros(len(alive))
-    ends, states = [], []
-    while len(ends) < MOST_PIECES:
-        step = np.minimum(up_s, down_s)
-        at_s = np.where(at_s < horizon_s, at_s + step, at_s)
-        ends.append(at_s)
-        states.append(alive)
-        if (at_s >= horizon_s).all():
-            break
-        alive, up_s, down_s = _next(zone, alive, up_s - step, down_s - step, n_nodes)
-    return np.array(ends), np.array(states)
-
-
-def _next(zone: SpotWalk, alive: Counts, up_s: Floats, down_s: Floats, n_nodes: int) -> tuple[Counts, Floats, Floats]:
-    """State, and its seconds that are left, after the first event has happened."""
-    is_loss = up_s <= down_s
-    left = np.where(is_loss, zone.left(alive), n_nodes)
-    next_up, next_down = zone.up_s(0.0), zone.down_s(0.0)
-    starts = is_loss | (alive == 0)  # nodes that join a group end nothing and begin nothing
-    up_s = np.where(left == 0, np.inf, np.where(starts, next_up, up_s))
-    down_s = np.where(left == n_nodes, np.inf, np.where(is_loss, next_down, down_s))
-    return left, up_s, down_s
 
 
 NOWHERE = -1

@@ -125,13 +125,8 @@ def _of_mpi(rest: str, _n_task: int) -> AbstractContextManager[Executor]:
     return MPIPoolExecutor()
 
 
-EXECUTORS: Mapping[
-    str, Callable[[str, int], AbstractContextManager[Executor]]
-] = {  # of what follows the name, and of n tasks
-    "processes": _of_processes,
-    "dask": _of_dask,
-    "mpi": _of_mpi,
-}
+Opener = Callable[[str, int], AbstractContextManager[Executor]]  # of what follows the name, and of n tasks
+EXECUTORS: Mapping[str, Opener] = {"processes": _of_processes, "dask": _of_dask, "mpi": _of_mpi}
 
 
 def _check_name(option: str, name: Any) -> None:

@@ -31,13 +31,8 @@ REMEDY = "Give another file, or remove it to start over."
 OF_ANOTHER = "its job or data, a file that these name, an option, the seed or the code of prism-jax differ"
 PACKAGES = ("prism_jax", "inference")
 SETTINGS = ("jax_enable_x64", "jax_default_prng_impl", "jax_threefry_partitionable")  # of JAX, that digits depend on
-MAKE_NUMBERS = (
-    "jax",
-    "jaxlib",
-    "numpy",
-    "scipy",
-    "numpyro",
-)  # of other packages, those that figures and draws come from
+# of other packages, those that figures and draws come from
+MAKE_NUMBERS = ("jax", "jaxlib", "numpy", "scipy", "numpyro")
 
 
 def identity(*parts: object) -> str:

@@ -42,9 +42,8 @@ def start_jax() -> None:
 
     May be called with JAX imported; the number of devices is fixed by the first computation.
     """
-    if (
-        os.environ.get("JAX_PLATFORMS") == "cuda"
-    ):  # exported for training; a machine without such a GPU computes by itself
+    # exported for training; a machine without such a GPU computes by itself
+    if os.environ.get("JAX_PLATFORMS") == "cuda":
         os.environ["JAX_PLATFORMS"] = "cuda,cpu"
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_force_host_platform_device_count" not in flags:
@@ -63,10 +62,8 @@ def keep_programs() -> None:
     _keep_programs()
 
 
-TO_START, TO_FIT = (
-    2e9,
-    4e9,
-)  # bytes of addresses: JAX starts with 2.0e9 and not with 1.5e9; the threads of a fit with 4e9, not 3e9
+# bytes of addresses: JAX starts with 2.0e9 and not with 1.5e9; the threads of a fit with 4e9, not 3e9
+TO_START, TO_FIT = 2e9, 4e9
 
 
 def check_memory(least_bytes: float = TO_START) -> None:
@@ -88,9 +85,8 @@ def check_memory(least_bytes: float = TO_START) -> None:
 
 
 def _keep_programs() -> None:
-    warnings.filterwarnings(
-        "ignore", _CACHE_FAULT, UserWarning
-    )  # one per program; the answer is the same without the cache
+    # One per program; the answer is the same without the cache.
+    warnings.filterwarnings("ignore", _CACHE_FAULT, UserWarning)
     folder = cache_folder()
     defaults = (str(folder), 0, -1)  # all are kept: loading one is faster than compiling it
     jax = sys.modules.get("jax")

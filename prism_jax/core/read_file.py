@@ -22,9 +22,8 @@ from typing import Any, BinaryIO
 from .errors import DataError
 
 GZIP = b"\x1f\x8b"
-OWN = tuple(
-    Path(__file__).resolve().parents[2] / name for name in ("prism_jax", "inference", "examples")
-)  # what ships is always read
+# what ships is always read
+OWN = tuple(Path(__file__).resolve().parents[2] / name for name in ("prism_jax", "inference", "examples"))
 _FOLDERS: list[Path] = []  # below which alone files are read, and what ships; empty: everywhere
 _FLAGS = ("O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")  # those that the system has
 
@@ -66,9 +65,7 @@ def open_input(path: str | Path, remedy: str = "") -> BinaryIO:
         _check_kind(path, os.stat(path).st_mode)  # before it is opened, which some devices act upon
         descriptor = os.open(path, sum(getattr(os, flag, 0) for flag in _FLAGS))
         try:
-            _check_kind(
-                path, os.fstat(descriptor).st_mode
-            )  # what was opened: the name may stand for another file by now
+            _check_kind(path, os.fstat(descriptor).st_mode)  # the name may stand for another file by now
             return os.fdopen(descriptor, "rb")
         except BaseException:
             os.close(descriptor)

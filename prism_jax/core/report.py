@@ -99,16 +99,6 @@ def to_plain(value: Any) -> Any:
     return plain(value, _plain_fields)
 
 
-def from_plain(kind: type[T], data: Any) -> T:
-    """The value of type `kind` that `to_plain` has made `data` of.
-
-    Raises:
-        KeyError: a field is missing.
-        TypeError: `data` is not of that shape.
-    """
-    return _read(kind, data)
-
-
 def _spec(name: str, hint: Any, is_unknown: bool, is_read: bool = True) -> FieldSpec:
     inner, *said = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     key = next((item.name for item in said if isinstance(item, Key)), name)
@@ -129,18 +119,24 @@ def _plain_fields(value: Any) -> dict[str, Any]:
     return found
 
 
-def _read(hint: Any, data: Any) -> Any:
+def from_plain(hint: Any, data: Any) -> Any:
+    """The value of a type that `to_plain` has made `data` of.
+
+    Raises:
+        KeyError: a field is missing.
+        TypeError: `data` is not of that shape.
+    """
     origin, inner = get_origin(hint), optional_part(hint)
     if inner is not None:
-        return None if data is None else _read(inner, data)
+        return None if data is None else from_plain(inner, data)
     if isinstance(hint, type) and is_dataclass(hint):
         return _read_fields(hint, data)
     if origin is tuple:
         return _read_tuple(get_args(hint), data)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {name: _read(get_args(hint)[1], value) for name, value in data.items()}
+        return {name: from_plain(get_args(hint)[1], value) for name, value in data.items()}
     if isinstance(origin, type) and issubclass(origin, Sequence):
-        return [_read(get_args(hint)[0], value) for value in data]
+        return [from_plain(get_args(hint)[0], value) for value in data]
     if hint is float:
         return math.nan if data is None else float(data)
     return data
@@ -148,8 +144,8 @@ def _read(hint: Any, data: Any) -> Any:
 
 def _read_tuple(parts: tuple[Any, ...], data: Sequence[Any]) -> tuple[Any, ...]:
     if len(parts) == 2 and parts[1] is Ellipsis:
-        return tuple(_read(parts[0], value) for value in data)
-    return tuple(_read(part, value) for part, value in zip(parts, data, strict=True))
+        return tuple(from_plain(parts[0], value) for value in data)
+    return tuple(from_plain(part, value) for part, value in zip(parts, data, strict=True))
 
 
 def _read_fields(kind: type, data: Mapping[str, Any]) -> Any:
@@ -160,7 +156,7 @@ def _read_fields(kind: type, data: Mapping[str, Any]) -> Any:
         if spec.is_inline:
             found[spec.name] = _read_inline(spec, data)
         elif spec.key in data:
-            found[spec.name] = _read(spec.hint, data[spec.key])
+            found[spec.name] = from_plain(spec.hint, data[spec.key])
         elif spec.is_required:
             raise KeyError(spec.key)
     return kind(**found)
@@ -168,9 +164,9 @@ def _read_fields(kind: type, data: Mapping[str, Any]) -> Any:
 
 def _read_inline(spec: FieldSpec, data: Mapping[str, Any]) -> Any:
     if spec.is_required:
-        return _read(spec.hint, data)
+        return from_plain(spec.hint, data)
     inner = optional_part(spec.hint)
-    return _read(inner, data) if _required(inner) <= data.keys() else None
+    return from_plain(inner, data) if _required(inner) <= data.keys() else None
 
 
 def _required(kind: type) -> set[str]:
@@ -373,11 +369,8 @@ def _damage(error: Exception) -> str:
 def _remedy(data: Mapping[str, Any]) -> str:
     """How to get the report whole again."""
     command = data.get("command")
-    return (
-        f"Make it again by `{command}`"
-        if isinstance(command, str) and command
-        else "Make it again, or restore the file"
-    )
+    is_known = isinstance(command, str) and command
+    return f"Make it again by `{command}`" if is_known else "Make it again, or restore the file"
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

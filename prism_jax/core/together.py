@@ -325,9 +325,8 @@ class _Watch:
     def stop(self, error: BaseException) -> None:
         """Tells the others that this process ends by an error."""
         if not isinstance(error, PrismError | KeyboardInterrupt | SystemExit):
-            self._thread.join(
-                3 * EACH_S
-            )  # a collective fails a moment before the loss of a peer is known, which ends us
+            # a collective fails a moment before the loss of a peer is known, which ends us
+            self._thread.join(3 * EACH_S)
         self.has_failed = True
         self._done.set()
         said = " ".join(str(error).split()) if isinstance(error, PrismError) else type(error).__name__

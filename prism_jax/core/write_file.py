@@ -38,10 +38,8 @@ except ImportError:  # Windows
     fcntl = None
 
 MARK = ".prism-jax-"  # in the name of every temporary file, so that no file of a user is taken for one
-STEM, ENDING = (
-    40,
-    20,
-)  # characters of the target's name in that of the temporary file, which must not be too long for the disk
+# characters of the target's name in that of the temporary file, which must not be too long for the disk
+STEM, ENDING = 40, 20
 
 
 @contextmanager
@@ -102,9 +100,8 @@ def _remove_unlocked(name: str) -> None:
             os.close(handle)
 
 
-FAULTS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-)  # of the machine: no other name would help
+# of the machine: no other name would help
+FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 KINDS = (
     (stat.S_ISDIR, "a folder stands there"),
     (stat.S_ISFIFO, "that is a pipe, which writing would replace by a file"),
@@ -309,17 +306,8 @@ def git_revision() -> str | None:
     if not (root / ".git").exists():
         return None
     try:
-        command = [
-            "git",
-            "--no-optional-locks",
-            "-C",
-            str(root),
-            "describe",
-            "--always",
-            "--abbrev=40",
-            "--exclude=*",
-            "--dirty=+changes",
-        ]
+        describe = ("describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes")
+        command = ["git", "--no-optional-locks", "-C", str(root), *describe]
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None

@@ -17,15 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from .outcome import Response, RunChange
-from .reliability import HOUR_S, of_mtbf
+from .reliability import HOUR_S, Hazard, of_mtbf
 from .run import TrainingRun
 from .steps import StepSum
 
+T = TypeVar("T")
 MOST_INTERVALS = 4096  # between two remote copies
 HOPELESS = 500.0  # logarithm of a time that nobody waits for
 
@@ -152,32 +154,17 @@ def _others(run: TrainingRun) -> Iterator[tuple[str, TrainingRun]]:
         best = replace(run, checkpoint=replace(checkpoint, interval_s=None))
         yield f"checkpoint every {best.interval_s:,.0f} s instead of {run.interval_s:,.0f} s", best
     if checkpoint.blocking_s > 0.0:
-        yield (
-            "make checkpoints block half as long",
-            replace(run, checkpoint=replace(checkpoint, blocking_s=checkpoint.blocking_s / 2)),
-        )
+        yield "make checkpoints block half as long", replace(run, checkpoint=_halved(checkpoint, "blocking_s"))
     if run.outage_s > 0.0:
-        halved = replace(
-            recovery, restart_s=recovery.restart_s / 2, swap_s=None if recovery.swap_s is None else recovery.swap_s / 2
-        )
-        yield "restart in half the time", replace(run, recovery=halved)
+        yield "restart in half the time", replace(run, recovery=_halved(recovery, "restart_s", "swap_s"))
         if checkpoint.load_s > 0.0:
-            yield "load in half the time", replace(run, checkpoint=replace(checkpoint, load_s=checkpoint.load_s / 2))
+            yield "load in half the time", replace(run, checkpoint=_halved(checkpoint, "load_s"))
     for hazard in reliability.hazards:
-        halved = replace(
-            hazard,
-            per_gpu_h=hazard.per_gpu_h / 2,
-            per_node_h=hazard.per_node_h / 2,
-            per_job_h=hazard.per_job_h / 2,
-        )
-        others = tuple(halved if one is hazard else one for one in reliability.hazards)
-        yield f"halve failures: {hazard.cause}", replace(run, reliability=replace(reliability, hazards=others))
+        seldom = _halved(hazard, "per_gpu_h", "per_node_h", "per_job_h")
+        yield f"halve failures: {hazard.cause}", _with_hazard(run, hazard, seldom)
         if hazard.noticed_s > 0.0:
-            sooner = tuple(
-                replace(one, noticed_s=one.noticed_s / 2) if one is hazard else one for one in reliability.hazards
-            )
-            what = f"notice in half the time: {hazard.cause}"
-            yield what, replace(run, reliability=replace(reliability, hazards=sooner))
+            sooner = _halved(hazard, "noticed_s")
+            yield f"notice in half the time: {hazard.cause}", _with_hazard(run, hazard, sooner)
     if reliability.slow_phases:
         yield "no slow phases", replace(run, reliability=replace(reliability, slow_phases=()))
     if run.steps.mean_s > run.steps.noise_free_s:
@@ -186,21 +173,30 @@ def _others(run: TrainingRun) -> Iterator[tuple[str, TrainingRun]]:
         yield "no planned stops", replace(run, recovery=replace(recovery, planned=()))
 
 
+def _halved(of: T, *names: str) -> T:
+    """Halves some fields; one that is None stays."""
+    values = {name: getattr(of, name) for name in names}
+    return replace(of, **{name: value / 2 for name, value in values.items() if value is not None})  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def _with_hazard(run: TrainingRun, hazard: Hazard, other: Hazard) -> TrainingRun:
+    hazards = tuple(other if one is hazard else one for one in run.reliability.hazards)
+    return replace(run, reliability=replace(run.reliability, hazards=hazards))
+
+
 def _with_a_copy_in_memory(run: TrainingRun) -> Iterator[tuple[str, float]]:
     """Restart from memory where no node is lost, as far as it is known what a copy takes."""
-    told = two_level_time_s(run)
-    if told is not None:
-        expected_s, interval_s, k = told
+    if (found := two_level_time_s(run)) is not None:
+        expected_s, interval_s, k = found
         every = f"every {interval_s:,.0f} s, to storage every {k:,}th" if k > 1 else f"every {interval_s:,.0f} s"
         yield f"load from memory where no node is lost: copy {every}", expected_s
 
 
 def response(run: TrainingRun, mtbf_h: Sequence[float] = MTBF_H) -> list[Response]:
     """The run over the mean time between failures, for a job of which it is not known."""
-    return [_at(run, hours) for hours in mtbf_h]
-
-
-def _at(run: TrainingRun, hours: float) -> Response:
-    own = replace(run, reliability=of_mtbf(hours, run.n_gpus))
-    expected_s = float(own.expected_s())
-    return Response(hours, own.interval_s, expected_s, own.n_steps * own.steps.mean_s / expected_s)
+    found = []
+    for hours in mtbf_h:
+        own = replace(run, reliability=of_mtbf(hours, run.n_gpus))
+        expected_s = float(own.expected_s())
+        found.append(Response(hours, own.interval_s, expected_s, own.n_steps * own.steps.mean_s / expected_s))
+    return found

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from ..job.job import Job
 
 GB = 1e9
-BYTES_PER_PARAM = (
-    14.0  # bf16 weights, fp32 master weights and two moments of Adam; BLOOM's 2.3 TB are 13.1 per parameter
-)
+# bf16 weights, fp32 master weights and two moments of Adam; BLOOM's 2.3 TB are 13.1 per parameter
+BYTES_PER_PARAM = 14.0
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,10 @@ class CheckpointTier:
         return n_bytes / (GB * min(n_writer * self.gb_per_s_node, self.gb_per_s_cluster))
 
 
-MEMORY = CheckpointTier(
-    "memory", 10.0
-)  # GPU to pinned host memory: 8 GPUs over PCIe, less what dlrover's 0.5 s for 18 GB leave open
-DISK = CheckpointTier(
-    "disk", 1.2, 2000.0
-)  # BLOOM: 2.3 TB in 40 s from 48 nodes; Llama 3: 2 TB/s sustained by all (2407.21783)
+# GPU to pinned host memory: 8 GPUs over PCIe, less what dlrover's 0.5 s for 18 GB leave open
+MEMORY = CheckpointTier("memory", 10.0)
+# BLOOM: 2.3 TB in 40 s from 48 nodes; Llama 3: 2 TB/s sustained by all (2407.21783)
+DISK = CheckpointTier("disk", 1.2, 2000.0)
 BEHIND = (MEMORY, replace(DISK, waits=False))
 
 

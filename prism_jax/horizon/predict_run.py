@@ -125,9 +125,8 @@ class CheckpointOptions(OptionGroup):
             return self.checkpoint
         if self.blocking_s is None:
             if self.behind_s is not None or self.load_s is not None:
-                raise DataError(
-                    "--checkpoint-behind and --load: say with --checkpoint-write what training waits for, too"
-                )
+                text = "--checkpoint-behind and --load: say with --checkpoint-write what training waits for, too"
+                raise DataError(text)
             return None
         behind_s = self.behind_s or 0.0
         return Checkpoint(self.blocking_s, behind_s, self.blocking_s + behind_s if self.load_s is None else self.load_s)

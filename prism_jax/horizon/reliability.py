@@ -21,9 +21,8 @@ from ..core.errors import Problem, SpecError
 HOUR_S = 3600.0
 MOST_PER_HOUR = 3.6e6  # one a millisecond
 MOST_S = 1e10  # three centuries
-MOST_LOG_SD = (
-    20.0  # a factor of 5e8 either way: nothing is known; the largest of a million draws is still a 32-bit number
-)
+# a factor of 5e8 either way: nothing is known; the largest of a million draws is still a 32-bit number
+MOST_LOG_SD = 20.0
 SHAPES = 0.2, 20.0  # of Weibull laws: measured ones lie between .4 and 3
 
 

@@ -188,7 +188,7 @@ class RunReport(Report):
         }
         return [
             Facts("Run", work),
-            *([_response(self)] if found is None else _outcome(self, found)),
+            *([Table.of(BY_MTBF, self.response, RESPONSE)] if found is None else _outcome(self, found)),
             Facts("Failures, checkpoints and restarts", _setting(self)),
             *notes(self.assumed, "assumed"),
             *notes(self.notes),
@@ -210,23 +210,20 @@ def _verdict(report: RunReport, found: OutcomeFacts) -> tuple[str, Tone]:
     if report.deadline is None:
         return late, "plain"
     chance = report.deadline.prob
-    return f"Done within {duration(report.deadline.deadline_s)} with probability {prob(chance)}.", tone_of_chance(
-        chance
-    )
+    text = f"Done within {duration(report.deadline.deadline_s)} with probability {prob(chance)}."
+    return text, tone_of_chance(chance)
 
 
 def _facts(report: RunReport, found: OutcomeFacts) -> dict[str, str]:
     times = found.time_s
-    lost = sorted(((value, name) for name, value in found.seconds.items() if name != "useful"), reverse=True)[
-        :MOST_LOST
-    ]
-    parts = [f"{name.replace('_', ' ')} {percent(value / times.mean)}" for value, name in lost if value > 0.0]
+    lost = sorted(((value, name) for name, value in found.seconds.items() if name != "useful"), reverse=True)
+    most = [(value, name.replace("_", " ")) for value, name in lost[:MOST_LOST] if value > 0.0]
     goodput = f"{percent(found.goodput)} {within(found.goodput_interval, percent)}"
     return {
         "wall time": f"median {duration(times.p50)} {within((times.p5, times.p95), duration)}",
         "steps": _steps_alone(report),
         "goodput": f"{goodput}, {found.interruptions:,.0f} interruptions",
-        "lost to": ", ".join(parts),
+        "lost to": ", ".join(f"{name} {percent(value / times.mean)}" for value, name in most),
     }
 
 
@@ -319,11 +316,7 @@ def _deadline(asked: DeadlineFacts | None) -> str:
     return f"done within {duration(asked.deadline_s)} with probability {prob(asked.prob)}{error}"
 
 
-def _response(report: RunReport) -> Table:
-    """Table of the run by time between failures, where no failure rate is known."""
-    return Table.of("By the mean time between failures", report.response, RESPONSE)
-
-
+BY_MTBF = "By the mean time between failures"
 RESPONSE: dict[str, Callable[[Response], str]] = {
     "MTBF": lambda row: duration(3600.0 * row.mtbf_h),
     "checkpoint every": lambda row: duration(row.interval_s),

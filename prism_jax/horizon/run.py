@@ -195,9 +195,8 @@ class TrainingRun:
 
         mtbf_s = 1.0 / self.rate_s
         with jax.enable_x64(True):
-            time_s = jax.jit(
-                jax.grad(lambda d, m: self.expected_s(d, 1.0 / m), argnums=(0, 1))
-            )  # one program, not forty
+            # one program, not forty
+            time_s = jax.jit(jax.grad(lambda d, m: self.expected_s(d, 1.0 / m), argnums=(0, 1)))
             interval, mtbf = time_s(self.interval_s, mtbf_s)
         return {"interval_s": float(interval), "mtbf_s": float(mtbf)}
 

@@ -11,11 +11,9 @@ from zlib import crc32
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jaxtyping import Float, Int, UInt32
 
-from ..core.arrays import Floats
 from ..graph.draws import threefry2x32
 
 
@@ -92,12 +90,6 @@ class RunDraws(eqx.Module):
     background_s: Float[Any, " world"]
     restart_s: Float[Any, " world"]
     swap_s: Float[Any, " world"]
-
-
-def cut(work_s: Floats, interval_s: Floats) -> tuple[Floats, Floats]:
-    """Number of intervals [world] that `work_s` makes, the first of them shorter, and the seconds of that first one."""
-    n = np.maximum(np.ceil(work_s / interval_s * (1.0 - 1e-12)), 1.0)
-    return n, work_s - (n - 1.0) * interval_s
 
 
 _TWO_M24 = 2.0**-24

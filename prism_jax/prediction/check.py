@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from ..core.units import format_bytes
 from ..core.use_case import Message, Option, noted, use_case
@@ -33,34 +33,33 @@ from .job_facts import (
 IGNORE_MEMORY = "Exit with 0 even if the job does not fit into memory."
 
 
-def memory_verdict(needed: MemoryFacts, stage: int | None, host: HostFacts | None, ignore: bool) -> Message | None:
-    """The warning about a job that does not fit; the command fails then, unless that is to be ignored.
+class ReportWithMemory(Protocol):
+    """A report that says what a job needs of the memory of devices, and of a node; None: nothing."""
 
-    Args:
-        needed: of the fullest stage.
-        stage: that pipeline stage; None: not known.
-        host: what a node keeps; None: nothing.
-        ignore: whether `--ignore-memory` was given.
-    """
+    @property
+    def memory_bytes_per_gpu(self) -> MemoryFacts: ...
+
+    @property
+    def host_memory_bytes_per_node(self) -> HostFacts | None: ...
+
+
+def warn_of_memory(
+    report: ReportWithMemory, ignore_memory: Annotated[bool, Option(help=IGNORE_MEMORY)] = False
+) -> Message | None:
+    """Warns of a job that does not fit; the command fails then, unless that is to be ignored."""
+    needed, host = report.memory_bytes_per_gpu, report.host_memory_bytes_per_node
+    stage = getattr(report, "memory_stage", needed.stage)
     where = "" if stage is None else f" on stage {stage}"
     short = [f"needs {format_bytes(-needed.headroom)} more per device{where}"] if needed.headroom < 0.0 else []
     if host is not None and host.capacity is not None and not host.fits:
         short.append(f"the host needs {format_bytes(host.total - host.capacity)} more per node")
     if not short:
         return None
-    remedy = "" if ignore else "; --ignore-memory accepts that"
-    return Message(f"warning: does not fit: {', and '.join(short)}{remedy}", failed=not ignore)
+    remedy = "" if ignore_memory else "; --ignore-memory accepts that"
+    return Message(f"warning: does not fit: {', and '.join(short)}{remedy}", failed=not ignore_memory)
 
 
-def memory_of_check(
-    report: CheckReport, ignore_memory: Annotated[bool, Option(help=IGNORE_MEMORY)] = False
-) -> Message | None:
-    """Warns of a job that does not fit into memory."""
-    host = report.host_memory_bytes_per_node
-    return memory_verdict(report.memory_bytes_per_gpu, report.memory_stage, host, ignore_memory)
-
-
-@use_case(then=(memory_of_check,))
+@use_case(then=(warn_of_memory,))
 def check_job(
     job: JobFile, *, changes: JobChanges = JobChanges(), fits: Fits = (), force: Force = False
 ) -> CheckReport:

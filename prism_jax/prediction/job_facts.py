@@ -222,9 +222,8 @@ def states_words(job: Job) -> str:
     plan = job.plan
     if hasattr(job.model, "optimizer"):
         return ""
-    master = (
-        f"{updated_bytes(plan):g} master copy" if has_master(plan) and plan.sharding == "none" else "no master copy"
-    )
+    has_copy = has_master(plan) and plan.sharding == "none"
+    master = f"{updated_bytes(plan):g} master copy" if has_copy else "no master copy"
     kept = updated_bytes(plan) if plan.sharding != "none" else plan.element_bytes
     parts = (f"{kept:g} parameter", master, f"{moments_bytes(plan):.3g} moments")
     return f"{plan.optimizer}: {', '.join(parts)}; bytes per parameter before sharding, gradients not counted"

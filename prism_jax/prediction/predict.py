@@ -24,7 +24,7 @@ from ..result.parameters import SLOWDOWNS, Applied, Fits, Force, JobChanges, See
 from ..result.prices import check_price
 from ..slowdowns.node_names import read_hosts
 from ..slowdowns.slowdowns_file import SlowdownTable, read_slowdowns
-from .check import IGNORE_MEMORY, memory_verdict
+from .check import warn_of_memory
 from .figures import MoneyFacts
 from .report import PredictionReport
 
@@ -202,15 +202,7 @@ def write_timeline(
     return Message(f"wrote {trace}")
 
 
-def memory_of_prediction(
-    report: PredictionReport, ignore_memory: Annotated[bool, Option(help=IGNORE_MEMORY)] = False
-) -> Message | None:
-    """Warns of a job that does not fit into memory."""
-    needed = report.memory_bytes_per_gpu
-    return memory_verdict(needed, needed.stage, report.host_memory_bytes_per_node, ignore_memory)
-
-
-@use_case(then=(write_timeline, memory_of_prediction))
+@use_case(then=(write_timeline, warn_of_memory))
 def explain_step(
     job: JobFile,
     *,
@@ -274,10 +266,9 @@ def _explained(
     fitted = with_variability(own, rest, seed=sampling.seed, force=measured.force, progress=progress)
     if not measured.use_level:
         fitted = replace(fitted, level=None, notes=())
-    if known is not None and known.notes:
-        fitted = replace(fitted, notes=(*fitted.notes, *known.notes))
-    if known is not None and known.is_order:
-        fitted = replace(fitted, notes=(*fitted.notes, _which_nodes(own, known.hosts)))
+    if known is not None:
+        which = (_which_nodes(own, known.hosts),) if known.is_order else ()
+        fitted = replace(fitted, notes=(*fitted.notes, *known.notes, *which))
     from .predicted_step import Simulation, simulated  # needs JAX, which mistakes above do not wait for
 
     method = METHODS[sampling.method]

@@ -339,9 +339,8 @@ def _whole_matrix(whole: WholeMatrix | None) -> str:
 def _dropped(drop: DroppedTokens | None) -> str:
     if drop is None:
         return ""
-    return (
-        f"{drop.mean:.1%} of the experts that tokens choose are full, p95 {drop.p95:.1%} over layers and micro-batches"
-    )
+    upper = f"p95 {drop.p95:.1%} over layers and micro-batches"
+    return f"{drop.mean:.1%} of the experts that tokens choose are full, {upper}"
 
 
 def _money(own: MoneyFacts | None, unit: str) -> str:

@@ -23,9 +23,8 @@ from ..core.registry import Registry
 from ..variability.tree import Variability
 from .jobs import QueuedJobs
 
-STEP_S = (
-    1.0  # a step where the trace does not say: it decides how far step noise averages out, which it nearly always does
-)
+# a step where the trace does not say: it decides how far step noise averages out, which it nearly always does
+STEP_S = 1.0
 SEEN = 0.1  # of the steps, before the job is queued
 NODE_SIZE = 8
 

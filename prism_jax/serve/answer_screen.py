@@ -18,19 +18,13 @@ from ..core.errors import DataError, PrismError
 from ..core.page_html import Sheet, sheet_html
 from ..core.report import Report
 from .files import FORMS, OF_A_JOB, download, free
-from .layout import action, copied, document, form, hidden, link, notice, picture, trusted
+from .layout import action, choice, copied, document, form, hidden, link, notice, picture, trusted
 from .report_job import ReportJob, chosen_plan, job_of_report, later_sources, of_reports, plans_of, record_of, report_in
 from .site import Fields, Site, address, asked, field, html, kept, posted, redirect, site_of
 
 FOLLOWING = {"sweep": "Sweep a field", "search": "Search for a better plan", "run": "When is a run done"}
 MOST_OTHERS = 100  # reports that may be chosen to compare with
-OUTPUTS = (
-    "-o",
-    "--output",
-    "--save-dir",
-    "--html",
-    "--plot",
-)  # options that name a file, which a run here has no use for
+OUTPUTS = ("-o", "--output", "--save-dir", "--html", "--plot")  # that name a file, which a run here has no use for
 
 
 @of_reports
@@ -41,18 +35,16 @@ def show_answer(request: Request) -> Response:
         DataError: no report, or damaged.
     """
     site, name = site_of(request), asked(request, "file")
-    site.existing(name)
-    title, head, body = site.results.kept("answer", [name], lambda: _parts(site, name))
     report = report_in(site, name)
+    title, head, body = site.results.kept("answer", [name], lambda: _parts(name, report))
     record = record_of(report)
     job = job_of_report(site, record)
     states, actions = _states(site, name, record, job), _actions(site, name, report.kind, record, job)
     return html(document(title, states, head, actions, _plans(site, name, report, job), body))
 
 
-def _parts(site: Site, name: str) -> tuple[str, h.Node, h.Node]:
+def _parts(name: str, report: Report) -> tuple[str, h.Node, h.Node]:
     """Title, card and the rest of a report, written once, as that is what takes time."""
-    report = report_in(site, name)
     sheet = Sheet(report.kind, report.page(), None, report.to_dict())
     title = sheet.page.card.title if sheet.page.card else report.kind
     drawn = picture(address("/picture", file=name), f"Picture of {title}") if report.picture else None
@@ -68,9 +60,8 @@ def _states(site: Site, name: str, record: Mapping[str, Any], job: ReportJob | N
             yield notice(f"{job.name} has changed since this report was made.", "unsure", again)
     else:
         for source in later_sources(site, name, record):
-            yield notice(
-                f"{source} was written after this report, which may be of another state of it.", "unsure", again
-            )
+            text = f"{source} was written after this report, which may be of another state of it."
+            yield notice(text, "unsure", again)
     versions = record.get("versions")
     wrote = versions.get("prism-jax") if isinstance(versions, dict) else None
     if isinstance(wrote, str) and wrote != __version__:
@@ -115,14 +106,10 @@ def _others(site: Site, name: str, kind: str) -> h.Node:
     others = [one for one in site.results.reports() if one.kind == kind and one.file.name != name][:MOST_OTHERS]
     if not others:
         return None
-    options = (
-        h.option(value=one.file.name)[f"{one.file.name}{f' ({one.job})' if one.job else ''}, {one.file.when}"]
-        for one in others
-    )
+    options = {one.file.name: f"{one.file.name}{f' ({one.job})' if one.job else ''}, {one.file.when}" for one in others}
     return h.form(".actions", action="/compare", method="get")[
         hidden({"file": name}),
-        h.label(for_="other")["Compare with"],
-        h.select("#other", name="file")[options],
+        choice("Compare with", "file", options, place="other"),
         h.button(type="submit")["Compare"],
     ]
 
@@ -132,14 +119,13 @@ def _plans(site: Site, name: str, report: Report, job: ReportJob | None) -> h.No
     plans = plans_of(report)
     if not plans or job is None:
         return None
-    options = (h.option(value=str(number))[f"{number}: {one.plan.in_short}"] for number, one in enumerate(plans, 1))
+    options = {str(number): f"{number}: {one.plan.in_short}" for number, one in enumerate(plans, 1)}
     return h.section[
         h.h2["Use a plan"],
         form(
             "/use",
             hidden({"file": name}),
-            h.label(for_="plan")["Plan"],
-            h.select("#plan", name="plan")[options],
+            choice("Plan", "plan", options),
             h.div(".actions")[
                 h.button(type="submit")["Write the job with this plan"],
                 h.button(type="submit", formaction="/arguments", formmethod="get")["Show its arguments"],
@@ -198,7 +184,6 @@ def run_again(request: Request, fields: Fields) -> Response:
         DataError: the report does not say its command, or it is refused.
     """
     site, name = site_of(request), field(fields, "file")
-    site.existing(name)
     words = words_of(record_of(report_in(site, name)))
     if not words:
         raise DataError(f"{name}: this report does not say by which command it was made")

@@ -13,12 +13,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..core.errors import ConfigError, PrismError
+from ..core.errors import PrismError
 from ..core.page_html import STYLE
 from ..core.write_file import FAULTS
 from .guard import Guard, Keys, RefusedError, bug
 from .layout import document, failure, heading, link
-from .site import Site, html
+from .site import Site, html, lines_of
 
 STATIC = Path(__file__).with_name("static")
 SCREENS = (  # modules of this folder, each with ROUTES
@@ -63,7 +63,8 @@ def _style(_request: Request) -> Response:
 
 def _wrong_input(request: Request, error: Exception) -> Response:
     """An error in its own words, with status 400; a part of a page where htmx asked for one."""
-    return _failed(request, str(error).splitlines() if isinstance(error, ConfigError) else [str(error)], 400)
+    assert isinstance(error, PrismError)
+    return _failed(request, lines_of(error), 400)
 
 
 def _fault(request: Request, error: Exception) -> Response:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Literal, TypeAlias, get_origin
 
 from ..core.errors import DataError, printable
@@ -269,13 +268,3 @@ def check_values(command: Command, filled: Fields) -> None:
 def is_written(one: CommandField) -> bool:
     """Whether a field is the name of the file that the command makes."""
     return _writes(one.part)
-
-
-def free_name(folder: Path, proposed: str) -> str:
-    """A name of a file or folder that is not there yet: as proposed, or with a number."""
-    stem, dot, ending = proposed.partition(".")
-    number, name = 1, proposed
-    while (folder / name).exists():
-        number += 1
-        name = f"{stem}-{number}{dot}{ending}"
-    return name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import nan
 from string import ascii_uppercase
 from typing import Any
@@ -23,8 +24,9 @@ from ..job.load_job import SHORTHAND, job_of
 from ..prediction.report import PredictionReport
 from ..study.compare_predictions import ComparedQuantile, compared_predictions
 from ..study.report import probability_table
-from .layout import document, heading, link, trusted
+from .layout import choice, document, heading, link, trusted
 from .report_job import as_document, job_of_report, of_reports, record_of, report_in
+from .results import inputs_of
 from .site import Site, address, html, site_of
 
 MOST = 8  # reports on one screen
@@ -61,21 +63,16 @@ def _choice(site: Site, names: Sequence[str]) -> h.Element:
     if len(reports) < 2:
         return document("Compare", heading("Compare reports"), h.p["There are less than two reports in this folder."])
 
-    def choice(number: int, chosen: str) -> h.Node:
-        options = (
-            h.option(value=one.file.name, selected=one.file.name == chosen)[f"{one.file.name}: {one.kind} {one.job}"]
-            for one in reports
-        )
-        name = f"report-{number}"
-        return [h.label(for_=name)[f"Report {ascii_uppercase[number]}"], h.select(id=name, name="file")[options]]
-
+    options = {one.file.name: f"{one.file.name}: {one.kind} {one.job}" for one in reports}
     first = names[0] if names else reports[0].file.name
-    second = next(one.file.name for one in reports if one.file.name != first)
+    second = next(name for name in options if name != first)
     return document(
         "Compare",
         heading("Compare reports"),
         h.form(action="/compare", method="get")[
-            choice(0, first), choice(1, second), h.div(".actions")[h.button(type="submit")["Compare"]]
+            choice("Report A", "file", options, first, place="report-0"),
+            choice("Report B", "file", options, second, place="report-1"),
+            h.div(".actions")[h.button(type="submit")["Compare"]],
         ],
     )
 
@@ -88,9 +85,8 @@ def _body(site: Site, names: Sequence[str]) -> h.Node:
     legend = Facts("", {label: _about(name, one) for label, name, one in zip(labels, names, reports, strict=True)})
     blocks: list[Block] = [legend, *_differences(labels, [record_of(one) for one in reports])]
     if len(kinds) > 1:
-        blocks.append(
-            Note(f"These are reports of different kinds ({', '.join(sorted(kinds))}): no figures are compared.")
-        )
+        text = f"These are reports of different kinds ({', '.join(sorted(kinds))}): no figures are compared."
+        blocks.append(Note(text))
     elif isinstance(reports[0], PredictionReport):
         blocks += _compared(site, labels, reports)
     keys = _keys(labels, reports) if len(kinds) == 1 else None
@@ -114,8 +110,7 @@ def _card(label: str, report: Report) -> Block:
     card = report.card()
     if card is None:
         return Facts(f"{label}: {report.kind}", {})
-    group = card.as_group()
-    return type(group)(f"{label}: {group.title}", group.blocks)
+    return replace(card.as_group(), title=f"{label}: {card.title}")
 
 
 def _differences(labels: str, records: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
@@ -125,28 +120,20 @@ def _differences(labels: str, records: Sequence[Mapping[str, Any]]) -> Iterator[
         found = _unlike(labels, [_flat_job(str(one)) for one in stated], "field")
         yield Table("Fields of the jobs that differ", *found) if found[1] else Note("Their jobs state the same.")
     else:
-        named = [{name: _inputs(record).get(name) for name in NAMING} for record in records]
+        named = [{name: inputs_of(record).get(name) for name in NAMING} for record in records]
         found = _unlike(labels, [_flat(one) for one in named], "job")
         yield Table("Jobs that differ", *found) if found[1] else Note("")
     options = [
         {
-            **{name: value for name, value in _flat(_inputs(record)).items() if name.split(".")[0] not in NAMING},
+            **{name: value for name, value in _flat(inputs_of(record)).items() if name.split(".")[0] not in NAMING},
             "seed": record.get("seed"),
             **{f"version of {name}": own for name, own in (record.get("versions") or {}).items()},
         }
         for record in records
     ]
     found = _unlike(labels, options, "option")
-    yield (
-        Table("Options and versions that differ", *found)
-        if found[1]
-        else Note("Their options and versions are the same.")
-    )
-
-
-def _inputs(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = record.get("inputs")
-    return found if isinstance(found, dict) else {}
+    same = Note("Their options and versions are the same.")
+    yield Table("Options and versions that differ", *found) if found[1] else same
 
 
 def _flat_job(text: str) -> dict[str, Any]:
@@ -265,13 +252,9 @@ def _verdict(labels: str, found: ComparedQuantile) -> Note:
 
 def _gain(found: ComparedQuantile, best: int) -> tuple[float, float, float]:
     """1 - value of `best` / value of the other of two, with its 90% interval."""
-    low, high = found.ratios[1]
-    ratios = (
-        (found.values[1] / found.values[0], low, high)
-        if best == 1
-        else (found.values[0] / found.values[1], 1.0 / high, 1.0 / low)
-    )
-    middle, low, high = ratios
+    middle, (low, high) = found.values[best] / found.values[1 - best], found.ratios[1]
+    if best == 0:
+        low, high = 1.0 / high, 1.0 / low
     return 1.0 - middle, 1.0 - high, 1.0 - low
 
 
@@ -283,11 +266,8 @@ def _figures(labels: str, reports: Sequence[PredictionReport], found: Sequence[C
         row = [one.name, *(_value(one, at) for at in range(len(labels)))]
         if two:
             gain, low, high = _gain(one, 1)
-            row += [
-                _minus(one),
-                f"{percent(gain, sign=True)} ({percent(low, sign=True)} to {percent(high, sign=True)})",
-            ]
-            row += [prob(one.prob_less[1][0])]
+            words = f"{percent(gain, sign=True)} ({percent(low, sign=True)} to {percent(high, sign=True)})"
+            row += [_minus(one), words, prob(one.prob_less[1][0])]
         rows.append(row)
     for name, (values, text) in _beside(reports).items():
         if all(value == value for value in values):
@@ -326,17 +306,10 @@ def _run_both(site: Site, reports: Sequence[Report]) -> h.Node:
     """A link to the form of `compare` of the jobs, where they are here and take the same options."""
     found = [job_of_report(site, record_of(one)) for one in reports]
     jobs = [one for one in found if one is not None and one.name]
-    if (
-        len(jobs) < len(reports)
-        or len({one.name for one in jobs}) < len(jobs)
-        or len({one.overrides for one in jobs}) > 1
-    ):
+    if len({one.name for one in jobs}) < len(reports) or len({one.overrides for one in jobs}) > 1:
         return None
-    query = [
-        ("command", "compare"),
-        *(("job", one.name) for one in jobs),
-        *(("set", text) for text in jobs[0].overrides),
-    ]
+    names, sets = (("job", one.name) for one in jobs), (("set", text) for text in jobs[0].overrides)
+    query = [("command", "compare"), *names, *sets]
     return link("Run prism-jax compare of these jobs", f"/start?{urlencode(query)}")
 
 

@@ -7,7 +7,6 @@ import io
 import re
 import zipfile
 from collections.abc import Mapping
-from itertools import count
 from pathlib import Path
 from threading import Lock
 
@@ -20,8 +19,8 @@ from ..core.write_file import atomic_path
 from ..launch.config_files import NoHeadError
 from ..launch.launch_files import heads_of_file, is_script
 from .report_job import chosen_plan, of_reports, report_in
-from .results import HEAD, HEAD_BYTES, OWN
-from .site import MOST_NAME, Site, address, asked, kept, site_of
+from .results import OWN, is_report
+from .site import MOST_NAME, Site, address, asked, kept, numbered, site_of
 from .words import is_inside
 
 PLAIN_NAME = re.compile(r"[^A-Za-z0-9_.+-]+")  # what is not kept of the name of a file that comes in
@@ -60,9 +59,7 @@ def free(site: Site, name: str) -> Path:
     plain = PLAIN_NAME.sub("_", Path(name.replace("\\", "/")).name).strip("._")[-MOST_NAME:]
     if not plain:
         raise DataError(f"file {name[:MOST_NAME]!r}: no name of a file")
-    stem, dot, ending = plain.partition(".")
-    names = (plain if n == 1 else f"{stem}-{n}{dot}{ending}" for n in count(1))
-    return next(path for path in map(site.path, names) if not path.exists() and path not in COMING)
+    return next(path for path in map(site.path, numbered(plain)) if not path.exists() and path not in COMING)
 
 
 def open_file(request: Request) -> Response:
@@ -74,12 +71,12 @@ def open_file(request: Request) -> Response:
 
 def screen_of(path: Path) -> str:
     """Address of the screen that shows a file of this content."""
-    with path.open("rb") as opened:
-        start = opened.read(FIRST_BYTES)
-    if HEAD in start[:HEAD_BYTES]:
+    if is_report(path):
         return "/answer"
     if path.suffix in JOBS:
         return "/job"
+    with path.open("rb") as opened:
+        start = opened.read(FIRST_BYTES)
     if b"\0" in start or start.startswith(GZIP) or path.suffix in TABLES:
         return "/recording"
     try:
@@ -97,10 +94,8 @@ def send_picture(request: Request) -> Response:
     Raises:
         DataError: the file is no report, or reports of its kind have no picture.
     """
-    site = site_of(request)
-    name = asked(request, "file")
-    path = site.existing(name)
-    found = path.stat()
+    site, name = site_of(request), asked(request, "file")
+    found = site.existing(name).stat()
     digest = hashlib.blake2b(f"{name} {found.st_mtime_ns} {found.st_size}".encode(), digest_size=12).hexdigest()
     drawn = site.folder / OWN / "pictures" / f"{digest}.svg"
     if not is_inside(drawn, site.folder):

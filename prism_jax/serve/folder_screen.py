@@ -66,15 +66,10 @@ def _runs(site: Site) -> h.Node:
     going = [run for run in site.runs.runs() if run.state in ("waiting", "running")]
     if not going:
         return None
-    return h.section[
-        h.h2["Running and waiting"],
-        h.ul[
-            (
-                h.li[h.a(href=address("/run", name=run.name))[run.name], f": {run.state}, {run.done:.0%} done"]
-                for run in going
-            )
-        ],
-    ]
+    items = (
+        h.li[h.a(href=address("/run", name=run.name))[run.name], f": {run.state}, {run.done:.0%} done"] for run in going
+    )
+    return h.section[h.h2["Running and waiting"], h.ul[items]]
 
 
 def _empty() -> h.Element:
@@ -92,12 +87,7 @@ def _listed(site: Site, reports: Sequence[SavedReport]) -> h.Element:
         h.h2[f"{len(reports):,} report{'s' * (len(reports) > 1)}"],
         h.label(for_="filter")["Filter by job, kind, command or file"],
         h.input(
-            {
-                "hx-get": "/rows",
-                "hx-trigger": "input changed delay:300ms",
-                "hx-target": "#rows",
-                "hx-swap": "outerHTML",
-            },
+            {"hx-get": "/rows", "hx-trigger": "input changed delay:300ms", **TO_ROWS},
             id="filter",
             name="filter",
             type="search",
@@ -118,19 +108,9 @@ def _filtered(reports: Iterable[SavedReport], text: str) -> list[SavedReport]:
     ]
 
 
-COLUMNS = (
-    "",
-    "Job",
-    "Report",
-    "GPUs",
-    "p50 (90 % interval)",
-    "p95",
-    "MFU",
-    "Memory per GPU",
-    "When (UTC)",
-    "Made by",
-    "",
-)
+FIGURES = ("GPUs", "p50 (90 % interval)", "p95", "MFU", "Memory per GPU")
+COLUMNS = ("", "Job", "Report", *FIGURES, "When (UTC)", "Made by", "")
+TO_ROWS = {"hx-target": "#rows", "hx-swap": "outerHTML"}  # where htmx puts an answer
 
 
 def _rows(site: Site, reports: Sequence[SavedReport], words: str, start: int) -> h.Element:
@@ -138,6 +118,7 @@ def _rows(site: Site, reports: Sequence[SavedReport], words: str, start: int) ->
     ordered = sorted(reports, key=lambda one: one.file.name not in pinned)
     shown = ordered[start : start + PAGE_ROWS]
     left = len(ordered) - start - len(shown)
+    following = address("/rows", filter=words, start=str(start + PAGE_ROWS))
     return h.div("#rows")[
         h.div(".wide", tabindex="0", role="region", aria_label="Reports")[
             h.table[
@@ -146,16 +127,7 @@ def _rows(site: Site, reports: Sequence[SavedReport], words: str, start: int) ->
             ]
         ],
         h.p(role="status")[f"{start + len(shown):,} of {len(ordered):,} shown" if ordered else "None fits the filter."],
-        h.button(
-            {
-                "hx-get": address("/rows", filter=words, start=str(start + PAGE_ROWS)),
-                "hx-target": "#rows",
-                "hx-swap": "outerHTML",
-            },
-            type="button",
-        )[f"Next {min(left, PAGE_ROWS)}"]
-        if left > 0
-        else None,
+        h.button({"hx-get": following, **TO_ROWS}, type="button")[f"Next {min(left, PAGE_ROWS)}"] if left > 0 else None,
     ]
 
 
@@ -164,12 +136,7 @@ def _row(one: SavedReport, is_pinned: bool) -> h.Element:
     box = h.input(type="checkbox", name="file", value=name, aria_label=f"choose {name}")
     title = h.a(href=address("/answer", file=name))[one.job or name]
     pins = h.button(
-        {
-            "hx-post": "/pin",
-            "hx-vals": json.dumps({"file": name, "pinned": "no" if is_pinned else "yes"}),
-            "hx-target": "#rows",
-            "hx-swap": "outerHTML",
-        },
+        {"hx-post": "/pin", "hx-vals": json.dumps({"file": name, "pinned": "no" if is_pinned else "yes"}), **TO_ROWS},
         id=f"pin {name}",  # where htmx leaves the focus
         type="button",
         aria_label=f"{'unpin' if is_pinned else 'pin'} {name}",
@@ -207,9 +174,8 @@ def _unnamed(n: int) -> h.Node:
     if not n:
         return None
     what = "1 file has a name" if n == 1 else f"{n:,} files have names"
-    return notice(
-        f"{what} with letters that cannot be typed, such as line ends. Rename them to see them here.", "unsure"
-    )
+    rest = "with letters that cannot be typed, such as line ends. Rename them to see them here."
+    return notice(f"{what} {rest}", "unsure")
 
 
 def _beyond(n: int) -> h.Node:
@@ -223,10 +189,7 @@ def _beyond(n: int) -> h.Node:
 def _inputs(site: Site, reports: Sequence[SavedReport]) -> list[h.Node]:
     """Jobs, and files that a job can be made of or that recorded steps are in."""
     jobs, others = site.results.inputs(reports)
-    return [
-        _latest("Job files", "/job", jobs),
-        _latest("Logs, scripts, tables and profiles", "/open", others),
-    ]
+    return [_latest("Job files", "/job", jobs), _latest("Logs, scripts, tables and profiles", "/open", others)]
 
 
 def _latest(title: str, to: str, files: Sequence[SavedFile]) -> h.Node:

@@ -26,14 +26,13 @@ from ..launch.launch_files import is_script
 from ..system.catalog import device_names
 from ..tables.document import Document
 from .job_form import editor
-from .job_text import checked, named, outside
-from .layout import document, failure, heading, hidden, link
-from .site import Site, address, site_of
+from .job_text import checked, gpus_of, outside
+from .layout import choice, document, failure, heading, hidden, link
+from .site import Site, address, numbered, site_of
 
 VARIABLE, FIELD = "env.", "set."  # in front of names, as the form sends them
 ASKED = re.compile(r"--(env|set) ([\w.]+)=")  # how an import asks for a variable or a field
 MOST_LETTERS = 2000  # of a value
-MOST_DEVICES = 2**20
 
 
 @dataclass(frozen=True)
@@ -69,17 +68,14 @@ class Given:
         Raises:
             PrismError: something is missing or wrong.
         """
-        n = self.gpus
-        if n and not (n.isascii() and n.isdecimal() and len(n) < 9 and 1 <= int(n) <= MOST_DEVICES):
-            raise DataError(f"GPUs {n[:20]!r}: it must be a whole number from 1 to {MOST_DEVICES:,}")
+        n_gpus = gpus_of(self.gpus) if self.gpus else None
         variables = variables_of("variable", [f"{name}={value}" for name, value in self.variables.items() if value])
         overrides = [f"{name}={value}" for name, value in self.fields.items() if value]
         if wrong := [*outside(apply_overrides(Document(str(path), {}), overrides), site)]:
             raise ConfigError(wrong)
         return imported(
-            path, self._words(path), variables or None, int(n) if n else None, self.device or None, site.folder,
-            None, overrides,
-        )  # fmt: skip
+            path, self._words(path), variables or None, n_gpus, self.device or None, site.folder, None, overrides
+        )
 
     def _words(self, path: Path) -> Sequence[str]:
         """Arguments; those of a configuration that are files are followed from inside it alone."""
@@ -100,7 +96,8 @@ def import_page(request: Request, name: str) -> h.Element:
         report, text = given.read(path, site)
     except PrismError as error:
         return _asking(site, path, name, given, error)
-    new = _free_name(site, name)
+    job = Path(name).with_suffix(".yaml").as_posix()  # of run.sh: run.yaml
+    new = next(one for one in numbered(job) if not site.path(one).exists())
     card = replace(report.card(), next_step="")
     return document(
         name,
@@ -116,14 +113,11 @@ def import_page(request: Request, name: str) -> h.Element:
 
 def _asking(site: Site, path: Path, name: str, given: Given, error: PrismError) -> h.Element:
     """The screen while something is missing."""
-    mistakes = error.mistakes if isinstance(error, ConfigError) else None
-    told = [str(named(one, site, name)) for one in mistakes] if mistakes else [str(error)]
-    told = [line.replace(f"{site.folder}/", "") for line in told]
     return document(
         name,
         heading(name, _recorded(path, name)),
         h.p["A job can be made of a launch script, a configuration of a trainer, or the head of a training log."],
-        h.div("#asked")[failure(told)],
+        h.div("#asked")[failure(site.lines_of(error))],
         _form(path, name, given, str(error)),
         link("Edit it as a job file", address("/job", **{"file": name, "as": "job"}))
         if path.suffix in SUFFIXES and path.suffix != ".json"
@@ -144,13 +138,10 @@ def _form(path: Path, name: str, given: Given, told: str) -> h.Element:
     variables = {one: "" for kind, one in asked if kind == "env"} | given.variables
     fields = {one: "" for kind, one in asked if kind == "set"} | given.fields
     is_written = is_script(path) or path.suffix in SUFFIXES
+    devices = {"": "as the file says", **{name: name for name in device_names()}}
     return h.form("#import", action="/job", method="get")[
         hidden({"file": name}),
-        h.label(for_="device")["GPU"],
-        h.select("#device", name="device", **_asked("--device" in told))[
-            h.option(value="", selected=not given.device)["as the file says"],
-            (h.option(value=one, selected=one == given.device)[one] for one in device_names()),
-        ],
+        choice("GPU", "device", devices, given.device, **_asked("--device" in told)),
         _number(given, told) if is_written else None,
         (_text(f"{VARIABLE}{one}", f"Variable {one}", value) for one, value in variables.items()),
         (_text(f"{FIELD}{one}", f"Field {one}", value) for one, value in fields.items()),
@@ -200,10 +191,3 @@ def _lists(report: ImportReport) -> Iterator[h.Node]:
             is_open = table.title.startswith("Matters")
             key = f"list-{table.title.split()[0].lower()}"
             yield h.details(id=key, open=is_open)[h.summary[f"{table.title}: {n}"], block_html(table, 2)]
-
-
-def _free_name(site: Site, name: str) -> str:
-    """A name for the job that no file has: run.sh becomes run.yaml."""
-    stem = Path(name).with_suffix("").as_posix()
-    names = (f"{stem}{'' if n == 1 else f'-{n}'}.yaml" for n in range(1, 1000))
-    return next((one for one in names if not site.path(one).exists()), f"{stem}.yaml")

@@ -25,14 +25,13 @@ from ..tables.yaml_toml import read_toml, read_yaml
 from ..workload.catalog import workload_names
 from .import_part import import_page
 from .job_form import SET, THEN, digest_of, editor, form_part, plain
-from .job_text import check_part, checked
-from .layout import document, form, heading, link, notice
+from .job_text import MOST_DEVICES, check_part, checked, gpus_of
+from .layout import choice, document, form, heading, link, notice
 from .site import Fields, Site, address, field, html, posted, redirect, site_of
 
 ENDINGS = (".yaml", ".yml", ".toml")
 NEW = "job.yaml"
 REMEDY = "A job is a page of YAML or TOML."
-MOST_DEVICES = 2**20
 NO_FRAMEWORK = "not stated: the average of all"
 SAVING = Lock()  # between looking at a file and replacing it
 
@@ -77,11 +76,11 @@ def new_page() -> h.Element:
             h.h2["From a model and a cluster"],
             form(
                 "/job/new",
-                _choice("model", "Model", workload_names(), MODEL),
-                _choice("cluster", "Cluster", cluster_names(), CLUSTER),
+                choice("Model", "model", _named(workload_names()), MODEL),
+                choice("Cluster", "cluster", _named(cluster_names()), CLUSTER),
                 h.label(for_="gpus")["GPUs"],
                 h.input("#gpus", name="gpus", type="number", min="1", max=str(MOST_DEVICES), value=str(N_DEVICES)),
-                _choice("framework", "Framework", FRAMEWORKS.names, "", NO_FRAMEWORK),
+                choice("Framework", "framework", {"": NO_FRAMEWORK, **_named(FRAMEWORKS.names)}),
                 _name("new-as", "File", NEW),
                 h.p(".hint")["The plan is the first that fits into memory. It is a start, not a recommendation."],
                 button="Write the job file",
@@ -91,7 +90,7 @@ def new_page() -> h.Element:
             h.h2["From a job that ships"],
             form(
                 "/job/copy",
-                _choice("example", "Job", sorted(example_files()), ""),
+                choice("Job", "example", _named(sorted(example_files()))),
                 _name("copy-as", "File of the copy", ""),
                 h.p("#copy-as-hint.hint")["Left empty, the file has the name of the job."],
                 button="Copy it into this folder",
@@ -105,10 +104,9 @@ def new_page() -> h.Element:
     )
 
 
-def _choice(name: str, label: str, values: Iterable[str], chosen: str, empty: str = "") -> list[h.Node]:
-    options = [h.option(value="", selected=not chosen)[empty]] if empty else []
-    options += [h.option(value=one, selected=one == chosen)[one] for one in values]
-    return [h.label(for_=name)[label], h.select(id=name, name=name)[options]]
+def _named(values: Iterable[str]) -> dict[str, str]:
+    """Options that are written as they are."""
+    return {one: one for one in values}
 
 
 def _name(key: str, label: str, value: str) -> list[h.Node]:
@@ -128,14 +126,12 @@ def write_new(request: Request, fields: Fields) -> Response:
     """
     site, name, gpus = site_of(request), field(fields, "as", NEW), field(fields, "gpus", str(N_DEVICES))
     path = _free(site, name)
-    if not (gpus.isascii() and gpus.isdecimal() and len(gpus) < 9 and 1 <= int(gpus) <= MOST_DEVICES):
-        raise DataError(f"GPUs {gpus[:20]!r}: it must be a whole number from 1 to {MOST_DEVICES:,}")
+    n_gpus = gpus_of(gpus)
     model, cluster = field(fields, "model", MODEL), field(fields, "cluster", CLUSTER)
     if Path(model).suffix == ".json":
-        raise DataError(
-            f"model {model[:200]}: choose a model that ships. A config.json is named in the file: hf_config."
-        )
-    text, _ = new_job(Path(name), model, cluster, int(gpus), field(fields, "framework", "") or None)
+        known = "choose a model that ships. A config.json is named in the file: hf_config."
+        raise DataError(f"model {model[:200]}: {known}")
+    text, _ = new_job(Path(name), model, cluster, n_gpus, field(fields, "framework", "") or None)
     _write_new(path, name, text)
     return redirect(address("/job", file=name, saved="yes"))
 

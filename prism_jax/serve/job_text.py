@@ -13,7 +13,7 @@ from typing import Any
 
 import htpy as h
 
-from ..core.errors import MOST_LINES, ConfigError, FieldPath, Mistake, PrismError, dotted, printable
+from ..core.errors import MOST_LINES, ConfigError, DataError, FieldPath, Mistake, PrismError, dotted, printable
 from ..core.page_html import block_html
 from ..core.units import format_bytes
 from ..core.use_case import case_of
@@ -30,6 +30,7 @@ NEAR = 2  # lines that are shown around a wrong one
 MOST_NAMES = 2000  # of fields: a hint at the right name of each wrong one takes time
 LENGTHS = "data"  # section that may hold many numbers as names
 MOST_LETTERS = 200  # of a line that is shown
+MOST_DEVICES = 2**20
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,20 @@ def checked(site: Site, name: str, text: str) -> CheckedText:
         job = job_of(document)
         return replace(found, job=job, report=case_of(check_job).function(job))
     except ConfigError as error:
-        return replace(found, mistakes=[named(one, site, name) for one in error.mistakes])
+        return replace(found, mistakes=[_named(one, site, name) for one in error.mistakes])
     except PrismError as error:
-        return replace(found, mistakes=[named(Mistake(str(error)), site, name)])
+        return replace(found, mistakes=[_named(Mistake(str(error)), site, name)])
+
+
+def gpus_of(text: str) -> int:
+    """A number of GPUs.
+
+    Raises:
+        DataError: it is none.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= MOST_DEVICES):
+        raise DataError(f"GPUs {text[:20]!r}: it must be a whole number from 1 to {MOST_DEVICES:,}")
+    return int(text)
 
 
 def outside(document: Document, site: Site) -> Iterator[Mistake]:
@@ -108,7 +120,7 @@ def outside(document: Document, site: Site) -> Iterator[Mistake]:
             yield document.mistake(field, text)
 
 
-def named(mistake: Mistake, site: Site, name: str) -> Mistake:
+def _named(mistake: Mistake, site: Site, name: str) -> Mistake:
     """Returns the mistake as one about the file `name`, without the folder that is served."""
     mark = None if mistake.mark is None else replace(mistake.mark, source=name)
     return Mistake(mistake.text.replace(f"{site.folder}/", ""), mark, mistake.path)

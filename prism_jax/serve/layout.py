@@ -58,6 +58,20 @@ def form(to: str, *content: h.Node, button: str = "", **attributes: str) -> h.El
     return h.form(named, action=to, method="post")[content, h.button(type="submit")[button] if button else None]
 
 
+def choice(
+    label: str, name: str, options: Mapping[str, str], chosen: str = "", *, place: str = "", **said: str
+) -> list[h.Node]:
+    """A field whose value is one of a few, with its label.
+
+    Args:
+        options: value -> in words.
+        place: id of the element, where that is not the name.
+        said: further attributes.
+    """
+    shown = (h.option(value=value, selected=value == chosen)[text] for value, text in options.items())
+    return [h.label(for_=place or name)[label], h.select(id=place or name, name=name, **said)[shown]]
+
+
 def hidden(fields: Mapping[str, str]) -> Iterable[h.VoidElement]:
     """Fields that a form sends and nobody sees."""
     return (h.input(type="hidden", name=name, value=value) for name, value in fields.items())

@@ -7,6 +7,7 @@ untrusted like every file of the folder: of a bounded size, and nothing of it is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,12 +30,8 @@ MOST_BYTES = 32 * 2**20
 MOST_SHOWN = 100
 MOST_TEXT = 400  # characters of a plan in words
 STUDIES = ("sweep", "scale")
-ROUNDS = {
-    "first": "first plans",
-    "64": "{} draws",
-    "256": "{} draws",
-    "final": "{}, on fresh draws",
-}  # names -> in words
+# names of rounds -> in words
+ROUNDS = {"first": "first plans", "64": "{} draws", "256": "{} draws", "final": "{}, on fresh draws"}
 
 
 class FoundRows(NamedTuple):
@@ -149,7 +146,9 @@ def _leading(about: Mapping[str, Any]) -> Table:
     best, is_time = about.get("best"), about.get("unit") == "s"
     rows = [one for one in best[:MOST_SHOWN] if isinstance(one, dict)] if isinstance(best, list) else []
     columns = {
-        printable(str(about.get("objective")))[:40]: _cell("value", _seconds if is_time else "{:.4g}".format),
+        printable(str(about.get("objective")))[:40]: _cell(
+            "value", partial(format_s, digits=4) if is_time else "{:.4g}".format
+        ),
         "memory": _cell("memory_bytes", format_bytes),
         "GPUs": _cell("n_devices", "{:,.0f}".format),
     }
@@ -164,10 +163,6 @@ def _cell(name: str, text: Callable[[float], str]) -> Callable[[Mapping[str, Any
 
 def _is_figure(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < MOST
-
-
-def _seconds(value: float) -> str:
-    return format_s(value, 4)
 
 
 def _objective(command: Command, filled: Mapping[str, Sequence[str]]) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..core.errors import DataError, PrismError
-from ..core.page import Page, Table
+from ..core.page import Block, Page, Table
 from ..core.page_html import block_html, card_section, table_html
 from ..core.units import format_bytes, format_s, seconds_of
 from ..recorded.report import TraceFacts, recording_blocks, recording_title
@@ -28,9 +28,9 @@ from ..watch.watch_steps import RESTART_COST_S, watch_steps, watched_recording
 from .files import screen_of
 from .heat_map import heat_map
 from .layout import action, document, failure, heading, link, notice, picture
-from .results import HEAD, HEAD_BYTES
+from .results import is_report
 from .site import Site, address, asked, html, site_of
-from .start_screen import command_line, lines_of
+from .start_screen import command_line
 from .words import is_inside
 
 LARGE = 20 * 2**20  # bytes from which a recording is read by a run
@@ -75,10 +75,9 @@ def show_recording(request: Request) -> Response:
     try:
         seen = _seen(path, name, state, cost.strip(), remaining.strip(), request.query_params.get("part"))
     except PrismError as error:
-        lines = [line.replace(f"{site.folder}/", "") for line in lines_of(error)]
         summary = link("Summarise it in a run", address("/start", command="trace info", job=name))
         others = h.div(".actions")[_folder_of(site, path), summary, link("Back to the folder", "/")]
-        return html(document(name, heading(name), failure(lines), others), 400)
+        return html(document(name, heading(name), failure(site.lines_of(error)), others), 400)
     shown = None if seen.report is None else _picture(site, path, name, state, cost or remaining, seen.report)
     return html(
         document(
@@ -87,16 +86,16 @@ def show_recording(request: Request) -> Response:
             _ranks(seen, name),
             shown,
             _phases(seen, name, cost, remaining),
-            [block_html(one, 2) for one in _page(seen).blocks],
+            [block_html(one, 2) for one in _blocks(seen)],
             _steps(seen),
             _actions(site, name, path),
         )
     )
 
 
-def _page(seen: SeenRecording) -> Page:
+def _blocks(seen: SeenRecording) -> Sequence[Block]:
     """Everything that is told of the steps."""
-    return seen.report.page() if seen.report else Page(None, recording_blocks(seen.facts))
+    return Page(None, seen.report.blocks() if seen.report else recording_blocks(seen.facts)).blocks
 
 
 State = tuple[tuple[str, int, int], ...]  # name, time of change and size of each file
@@ -144,12 +143,8 @@ def _seen(path: Path, name: str, state: State, cost: str, remaining: str, part: 
     report, problem = None, ""
     try:
         report = watch_steps(recording, restart_cost_s=cost_s, remaining=n_left)
-        words = [
-            "watch",
-            name,
-            *(["--restart-cost", cost] if cost else []),
-            *(["--remaining", remaining] if remaining else []),
-        ]
+        options = {"--restart-cost": cost, "--remaining": remaining}
+        words = ["watch", name, *(word for option, value in options.items() if value for word in (option, value))]
         report = report.changed(record=replace(report.record, command=command_line(words)))
     except DataError as error:
         if cost or remaining:
@@ -164,7 +159,7 @@ def _picture(site: Site, path: Path, name: str, state: State, is_asked: str, rep
     """The steps with their phases as the report draws them; the report is kept next to the recording for it."""
     place = site.path(f"{name.rstrip('/')}{WATCHED}")
     if not is_asked and not _is_kept(place, max((changed for _, changed, _ in state), default=0)):
-        if place.exists() and not _is_report(place):
+        if place.exists() and not is_report(place):
             return notice(f"{place.name} is another file, so the picture of the steps cannot be kept there.")
         with suppress(OSError):
             report.save(place)
@@ -173,13 +168,8 @@ def _picture(site: Site, path: Path, name: str, state: State, is_asked: str, rep
     return picture(address("/picture", file=site.name_of(place)), "Steps in seconds, the usual level and slow phases")
 
 
-def _is_report(path: Path) -> bool:
-    with path.open("rb") as opened:
-        return HEAD in opened.read(HEAD_BYTES)
-
-
 def _is_kept(path: Path, changed_ns: int) -> bool:
-    return path.is_file() and path.stat().st_mtime_ns > changed_ns and _is_report(path)
+    return path.is_file() and path.stat().st_mtime_ns > changed_ns and is_report(path)
 
 
 def _ranks(seen: SeenRecording, name: str) -> h.Element:
@@ -207,14 +197,12 @@ def _quantities(found: RankMap, name: str) -> h.Node:
     """Links to the other columns by which ranks can be compared."""
     if len(found.quantities) < 2:
         return None
-    links = (
-        h.a(
-            href=address("/recording", file=name, part=one),
-            aria_current="true" if one == found.quantity else None,
-        )[one or "step"]
-        for one in found.quantities
-    )
-    return h.nav(aria_label="Compared by")[h.ul(".row")[(h.li[one] for one in links)]]
+
+    def to(part: str) -> h.Element:
+        here = "true" if part == found.quantity else None
+        return h.a(href=address("/recording", file=name, part=part), aria_current=here)[part or "step"]
+
+    return h.nav(aria_label="Compared by")[h.ul(".row")[(h.li[to(part)] for part in found.quantities)]]
 
 
 def _phases(seen: SeenRecording, name: str, cost: str, remaining: str) -> h.Element:

@@ -21,11 +21,13 @@ from ..search.report import StudyReport
 from ..tables.document import Document
 from ..tables.streams import example_files
 from ..tables.yaml_toml import read_yaml
+from .results import inputs_of
 from .site import Site
 
 
 def report_in(site: Site, name: str) -> Report:
-    """The report in a file, kept until it changes; errors as `Results.opened`."""
+    """The report in a file, kept until it changes; errors as `Site.existing` and `Results.opened`."""
+    site.existing(name)
     return site.results.kept("report", [name], lambda: site.results.opened(name))
 
 
@@ -52,9 +54,8 @@ def of_reports(handler: F) -> F:
             return handler(request, *rest)
         except DAMAGE as error:
             what = " or ".join(request.query_params.getlist("file")) or "this file"
-            raise DataError(
-                f"{what}: a damaged report: {str(error) or type(error).__name__}. Make it again."
-            ) from error
+            why = str(error) or type(error).__name__
+            raise DataError(f"{what}: a damaged report: {why}. Make it again.") from error
 
     return cast(F, told)
 
@@ -148,10 +149,8 @@ class ReportJob:
 
 def job_of_report(site: Site, record: Mapping[str, Any]) -> ReportJob | None:
     """The job that a record names or holds; None where it is of none, or of several."""
-    inputs = record.get("inputs")
-    named = inputs.get("job") if isinstance(inputs, dict) else None
-    stated = record.get("job_file")
-    overrides = inputs.get("set") if isinstance(inputs, dict) else None
+    inputs, stated = inputs_of(record), record.get("job_file")
+    named, overrides = inputs.get("job"), inputs.get("set")
     kept = stated if isinstance(stated, str) else ""
     if not kept and not isinstance(named, str):
         return None
@@ -161,12 +160,10 @@ def job_of_report(site: Site, record: Mapping[str, Any]) -> ReportJob | None:
 
 def later_sources(site: Site, name: str, record: Mapping[str, Any]) -> Iterator[str]:
     """Files below DIR that a report was made of, as far as its record names them, and that were written after it."""
-    inputs = record.get("inputs")
-    named = [inputs.get(key) for key in SOURCES] if isinstance(inputs, dict) else []
+    named = map(inputs_of(record).get, SOURCES)
+    texts = (one for own in named for one in (own if isinstance(own, list) else [own]) if isinstance(one, str))
     made_ns = site.existing(name).stat().st_mtime_ns
-    for text in dict.fromkeys(
-        one for own in named for one in (own if isinstance(own, list) else [own]) if isinstance(one, str)
-    ):
+    for text in dict.fromkeys(texts):
         path = site.folder / found_job(site, text)
         if path.is_file() and path.stat().st_mtime_ns > made_ns:
             yield site.name_of(path)
@@ -191,7 +188,6 @@ def chosen_plan(site: Site, name: str, plan: str) -> tuple[ReportJob, Sequence[s
     Raises:
         DataError: there is no such plan, or the report is of no job.
     """
-    site.existing(name)
     report = report_in(site, name)
     job, plans = job_of_report(site, record_of(report)), plans_of(report)
     if job is None:
@@ -200,9 +196,8 @@ def chosen_plan(site: Site, name: str, plan: str) -> tuple[ReportJob, Sequence[s
         return job, ()
     number = int(plan) if plan.isdecimal() and len(plan) < 5 else 0
     if not 1 <= number <= len(plans):
-        raise DataError(
-            f"plan {plan[:20]!r}: {name} has plans 1 to {len(plans)}" if plans else f"{name}: it has no plans"
-        )
+        known = f"plan {plan[:20]!r}: {name} has plans 1 to {len(plans)}"
+        raise DataError(known if plans else f"{name}: it has no plans")
     return job, plans[number - 1].changes
 
 

@@ -92,10 +92,8 @@ class SavedReport:
     @cached_property
     def job(self) -> str:
         """The job that it is of; empty where it is of several or none."""
-        job, inputs = self.data.get("job"), self.record.get("inputs")
-        if isinstance(job, dict):
-            return shown(job.get("name") or "")
-        return shown(job or (inputs.get("job") if isinstance(inputs, dict) else None) or "")
+        job = self.data.get("job") or inputs_of(self.record).get("job")
+        return shown((job.get("name") if isinstance(job, dict) else job) or "")
 
     def number(self, *keys: str) -> float | None:
         """A number inside the report; None where it has none there."""
@@ -104,6 +102,18 @@ class SavedReport:
             value = value.get(key) if isinstance(value, dict) else None
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MOST_NUMBER
         return float(value) if is_number else None
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file begins as saved reports do."""
+    with path.open("rb") as opened:
+        return HEAD in opened.read(HEAD_BYTES)
+
+
+def inputs_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Inputs in the record of a run; none where it has none."""
+    found = record.get("inputs")
+    return found if isinstance(found, dict) else {}
 
 
 def shown(value: Any) -> str:
@@ -166,9 +176,7 @@ class Results:
         """A file as a row; None where it is no report."""
         path = self._folder / file.name
         try:
-            with path.open("rb") as opened:
-                is_report = HEAD in opened.read(HEAD_BYTES)
-            if not is_report:
+            if not is_report(path):
                 return None
             data = json.loads(_content(path))
             kind = shown(str(data[SCHEMA]).split("/")[1])

@@ -164,17 +164,11 @@ def _part(site: Site, run: CommandRun) -> h.Element:
     renewed: dict[str, str | None] = {"id": "progress"}
     if run.state in GOING:
         was = f"{run.state} {run.is_stopping}"
-        renewed |= {
-            "hx-get": address("/run/state", name=run.name, was=was),
-            "hx-trigger": EVERY,
-            "hx-swap": "outerHTML",
-        }
-    inside: list[h.Node] = []
+        part = address("/run/state", name=run.name, was=was)
+        renewed |= {"hx-get": part, "hx-trigger": EVERY, "hx-swap": "outerHTML"}
     if run.state == "waiting":
-        inside = [_queue(site, run)]
-    elif run.state == "running":
-        inside = [_progress(run)]
-    return h.div(renewed)[inside]
+        return h.div(renewed)[_queue(site, run)]
+    return h.div(renewed)[_progress(run) if run.state == "running" else None]
 
 
 def _queue(site: Site, run: CommandRun) -> h.Node:
@@ -183,17 +177,10 @@ def _queue(site: Site, run: CommandRun) -> h.Node:
     before = [one for one in others if one.state == "waiting" and one.turn < run.turn]
     running = [one for one in others if one.state == "running"]
     place = f"{counted(len(before), 'run')} before this one." if before else "It is the next one."
-    return [
-        h.p[place],
-        h.ul[
-            (
-                h.li[h.a(href=address("/run", name=one.name))[run_title(one)], f", {one.state}"]
-                for one in (*running, *before)
-            )
-        ]
-        if running or before
-        else None,
+    items = [
+        h.li[h.a(href=address("/run", name=one.name))[run_title(one)], f", {one.state}"] for one in (*running, *before)
     ]
+    return [h.p[place], h.ul[items] if items else None]
 
 
 def _progress(run: CommandRun) -> h.Node:

@@ -121,9 +121,8 @@ class Runs:
         self.folder, self._workers = Path(os.path.abspath(folder)), workers
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._read: dict[
-            str, tuple[tuple[int, ...], CommandRun]
-        ] = {}  # runs by name, with the state of the file they were read of
+        # runs by name, with the state of the file they were read of
+        self._read: dict[str, tuple[tuple[int, ...], CommandRun]] = {}
         self._taken: set[str] = set()
         self._stopping: set[str] = set()  # asked to stop, also where a full disk takes no file that says so
         self._is_closing = False
@@ -172,8 +171,7 @@ class Runs:
         asked = checked_words(words, self.folder)
         with self._changed:
             turn, name = self._next_turn(), self._free_name(asked.command, asked.subject)
-            journal = asked.journal or (f"{name}{WORK}" if asked.keeps_work else "")
-            run = CommandRun(name, asked.words, created=_now(), journal=journal, turn=turn)
+            run = CommandRun(name, asked.words, created=_now(), journal=asked.journal_of(name), turn=turn)
             self._write(run)
             self._changed.notify()
         return run
@@ -260,9 +258,8 @@ class Runs:
         state = _state_of(found)
         with self._lock:
             if not stat.S_ISREG(found.st_mode):  # writing would follow a link
-                return CommandRun(
-                    name, state=FAILED, error=f"{path.name}: not a file but a link, a folder or a device. Remove it."
-                )
+                why = f"{path.name}: not a file but a link, a folder or a device. Remove it."
+                return CommandRun(name, state=FAILED, error=why)
             if name not in self._read or self._read[name][0] != state:
                 self._read[name] = state, _read_run(path, name)
             run = self._read[name][1]
@@ -350,9 +347,8 @@ class Runs:
             except LostWorkerError as error:
                 ended = self._lost(run, str(error))
             except Exception as error:  # the lane goes on with the next run
-                ended = replace(
-                    self._as_known(run), state=FAILED, error=f"{type(error).__name__}: {error}"[:MOST_ERROR]
-                )
+                why = f"{type(error).__name__}: {error}"[:MOST_ERROR]
+                ended = replace(self._as_known(run), state=FAILED, error=why)
             else:
                 ended = self._ended(run, outcome)
             with self._changed:
@@ -406,12 +402,8 @@ class Runs:
         if state := self._unfinished(run):
             return replace(run, state=state)
         n = run.n_lost + 1
-        return replace(
-            run,
-            state=WAITING if n <= MOST_LOST else INTERRUPTED,
-            n_lost=n,
-            error=f"{why}. It was tried {n} time{'s' * (n > 1)}.",
-        )
+        error = f"{why}. It was tried {n} time{'s' * (n > 1)}."
+        return replace(run, state=WAITING if n <= MOST_LOST else INTERRUPTED, n_lost=n, error=error)
 
     def _unfinished(self, run: CommandRun) -> str:
         """The state of a run that was stopped from here; empty: it was not."""
@@ -439,9 +431,8 @@ def _read_run(path: Path, name: str) -> CommandRun:
         saved: dict[str, Any] = {key: found[key] for key in _SAVED}
         return CommandRun(name, **{**saved, "words": tuple(saved["words"])})
     except DataError as error:
-        return CommandRun(
-            name, state=FAILED, error=shortened(f"{error} Remove the file of this run, and submit it again.")
-        )
+        why = shortened(f"{error} Remove the file of this run, and submit it again.")
+        return CommandRun(name, state=FAILED, error=why)
 
 
 def _is_text(most: int) -> Callable[[Any], bool]:
@@ -461,10 +452,8 @@ def _is_name(value: Any) -> bool:
     """Whether a value is the name of a file in the folder, which is told to whoever goes on in a terminal."""
     if not _is_text(200)(value):
         return False
-    parts = Path(value).parts
-    return (
-        value.isprintable() and not Path(value).is_absolute() and not any(part.startswith((".", "-")) for part in parts)
-    )
+    path = Path(value)
+    return value.isprintable() and not path.is_absolute() and not any(part[0] in ".-" for part in path.parts)
 
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
@@ -14,8 +15,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from ..core.errors import DataError
-from ..core.write_file import atomic_path
+from ..core.errors import ConfigError, DataError, PrismError
+from ..core.write_file import write_bytes
 from .guard import RefusedError
 
 if TYPE_CHECKING:
@@ -76,6 +77,22 @@ class Site:
     def name_of(self, path: Path) -> str:
         """How requests name a file below DIR."""
         return path.relative_to(self.folder).as_posix()
+
+    def lines_of(self, error: PrismError) -> list[str]:
+        """An error in its own words, a line for each mistake; files below DIR are named as requests do."""
+        return [line.replace(f"{self.folder}/", "") for line in lines_of(error)]
+
+
+def lines_of(error: PrismError) -> list[str]:
+    """An error in its own words, a line for each mistake."""
+    return str(error).splitlines() if isinstance(error, ConfigError) else [str(error)]
+
+
+def numbered(name: str) -> Iterator[str]:
+    """A name of a file, and then the same with numbers: run.yaml, run-2.yaml, ..."""
+    path = Path(name)
+    stem, dot, ending = path.name.partition(".")
+    return (name if n == 1 else path.with_name(f"{stem}-{n}{dot}{ending}").as_posix() for n in count(1))
 
 
 def site_of(request: Request) -> Site:
@@ -155,5 +172,4 @@ def redirect(to: str) -> RedirectResponse:
 def kept(path: Path, data: bytes) -> None:
     """Writes a file below DIR, whole or not at all, with its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(data)
+    write_bytes(path, data)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..core.errors import ConfigError, PrismError
+from ..core.errors import PrismError
 from ..job.load_job import find_job_file
 from ..shell.catalogue import Command, called
 from ..shell.command import OWN
@@ -25,14 +25,13 @@ from .command_fields import (
     command_named,
     fields_of,
     filled_with,
-    free_name,
     is_written,
     product_of,
     startable,
     words_of,
 )
 from .layout import copied, document, failure, form, heading, hidden, notice
-from .site import Fields, Site, address, asked, field, html, posted, redirect, site_of
+from .site import Fields, Site, address, asked, field, html, numbered, posted, redirect, site_of
 
 COMMAND = "command"
 OPEN = ("The job", OWN)  # groups of a form that are not folded
@@ -52,21 +51,18 @@ CATALOGUE_OF = {  # option -> what is listed by `prism-jax show`, whose names it
 def show_start(request: Request) -> Response:
     """The list of commands, or the form of one; `again` fills it with the words of a run."""
     site, query = site_of(request), request.query_params
-    if COMMAND not in query and "again" not in query:
-        return html(document("Run a command", heading("Run a command"), _commands(), here="/start"))
     if "again" in query:
         words = list(site.runs.run(asked(request, "again")).words)
-        command = command_of(words)
-        if command is None:
-            return html(document("Run a command", heading("Run a command"), _commands(), here="/start"))
-        return html(_form(site, command, filled_with(command, words)))
-    command = command_named(asked(request, COMMAND))
-    names = {one.name for one in fields_of(command)}
-    filled = {name: query.getlist(name) for name in query if name in names}
-    for one in fields_of(command):
-        if is_written(one):
-            filled.setdefault(one.name, [free_name(site.folder, product_of(command))])
-    return html(_form(site, command, filled))
+        if (command := command_of(words)) is not None:
+            return html(_form(site, command, filled_with(command, words)))
+    elif COMMAND in query:
+        command = command_named(asked(request, COMMAND))
+        known = fields_of(command)
+        free = (name for name in numbered(product_of(command)) if not (site.folder / name).exists())
+        proposed = {one.name: [next(free)] for one in known if is_written(one)}
+        filled = {one.name: query.getlist(one.name) for one in known if one.name in query}
+        return html(_form(site, command, proposed | filled))
+    return html(document("Run a command", heading("Run a command"), _commands(), here="/start"))
 
 
 def command_of(words: list[str]) -> Command | None:
@@ -85,8 +81,7 @@ def start_run(request: Request, fields: Fields) -> Response:
         _check_jobs(site, command, filled)
         run = site.runs.submit(words)
     except PrismError as error:
-        lines = [line.replace(f"{site.folder}/", "") for line in lines_of(error)]
-        return html(_form(site, command, filled, lines), 400)
+        return html(_form(site, command, filled, site.lines_of(error)), 400)
     return redirect(address("/run", name=run.name))
 
 
@@ -111,11 +106,6 @@ def show_line(request: Request, fields: Fields) -> Response:
 
 def _without_command(fields: Fields) -> dict[str, list[str]]:
     return {name: values for name, values in fields.items() if name != COMMAND}
-
-
-def lines_of(error: PrismError) -> list[str]:
-    """An error in its own words, a line for each mistake."""
-    return str(error).splitlines() if isinstance(error, ConfigError) else [str(error)]
 
 
 def _commands() -> Iterable[h.Node]:

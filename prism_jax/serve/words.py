@@ -19,6 +19,7 @@ from ..shell.catalogue import called, completed
 from ..shell.command import JSON, parts_of_command
 
 MOST_WORDS, MOST_LETTERS = 200, 20_000  # of one command, and in all its words
+WORK = ".work"  # ending of the journal of a run
 RUNS_CODE = ("capture",)  # commands that execute what a file holds
 ELSEWHERE = ("executor", "processes")  # parameters that reach other machines
 NO_PATHS = ("pattern", "variables")  # parameters whose texts open no file: a regular expression, variables of a script
@@ -42,6 +43,10 @@ class CheckedWords(NamedTuple):
     subject: str
     keeps_work: bool
     journal: str
+
+    def journal_of(self, name: str) -> str:
+        """The file in which the run of that name keeps its work; empty: it keeps none."""
+        return self.journal or (f"{name}{WORK}" if self.keeps_work else "")
 
     def with_options(self, *options: str) -> list[str]:
         """The words with further options, which stand before a `--`."""

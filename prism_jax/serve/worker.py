@@ -25,10 +25,10 @@ from ..core.read_file import only_below
 from ..core.write_file import write_text
 from ..shell.app import main
 from ..shell.streams import TERMINATED, VERBOSITY, WRONG_INPUT
-from .words import CheckedWords, checked_words, is_inside
+from .words import WORK as WORK, CheckedWords, checked_words, is_inside
 
 EVERY_S = 0.5  # seconds between two notes of progress
-RUN, WORK, REPORT, PROGRESS, CANCEL = ".run", ".work", ".json", ".progress", ".cancel"  # endings of the files of a run
+RUN, REPORT, PROGRESS, CANCEL = ".run", ".json", ".progress", ".cancel"  # endings of the other files of a run
 _ONE_AT_A_TIME = threading.Lock()  # workers of some executors are threads, and a process has one working folder
 
 
@@ -67,7 +67,7 @@ def run_words(words: tuple[str, ...], folder: str, name: str, kind: WorkerKind |
                 return CommandOutcome(WRONG_INPUT, f"error: {name}{ending}: a link leads out of the folder", False, "")
     except PrismError as error:
         return CommandOutcome(WRONG_INPUT, f"error: {error}", False, "")
-    journal = asked.journal or (f"{name}{WORK}" if asked.keeps_work else "")
+    journal = asked.journal_of(name)
     with _ONE_AT_A_TIME, _inside(base), only_below(base):
         if Path(f"{name}{CANCEL}").is_file():  # an executor may have kept the run waiting
             return CommandOutcome(TERMINATED, "", False, journal)

@@ -20,8 +20,7 @@ from ..core.errors import ConfigError, DataError, FailedFitError, PrismError, pr
 from ..core.processes import OPTIONS, Terminated
 from ..core.together import end_if_failed
 from .catalogue import COMMANDS, GROUPS, called, completed
-from .command import OWN, group_of, runner_of
-from .help_page import below_options, example_of
+from .command import OWN, below_options, example_of, group_of, runner_of
 from .output import help_console, print_lines
 from .streams import FAILED, INTERRUPTED, OK, TERMINATED, VERBOSITY, WRONG_INPUT, prepare_streams, say
 

@@ -1,12 +1,19 @@
-"""A command from a function: its parameters become options, its answer is printed; the one place that knows the parser."""
+"""A command from a function: its parameters become options, its answer is printed; the one place that knows the parser.
+
+Help pages end with an example that runs, and with the columns of the tables that the command reads: those that the reader itself
+looks for, which an `Option` names where they are declared.
+"""
 
 from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from importlib import import_module
+from itertools import chain
+from textwrap import wrap
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from cyclopts import Group, Parameter
@@ -15,7 +22,8 @@ from cyclopts.validators import Number
 from ..core.page import Page
 from ..core.report import Report, RunRecord
 from ..core.together import is_silent
-from ..core.use_case import MESSAGES, OUTPUT, THE_JOB, Option, OptionSpec, UseCase, case_of, command_line_type, parts_of
+from ..core.use_case import MESSAGES, OUTPUT, THE_JOB, Option, OptionSpec, case_of, command_line_type, parts_of
+from .catalogue import Command
 from .output import check_html, check_picture, counting, emit, working
 from .streams import OK, VERBOSITY
 
@@ -72,10 +80,8 @@ def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callabl
         for part in TALK:
             setattr(VERBOSITY, part.name, typed.pop(part.name, False))
         values = _values(parts, typed)
-        later = {
-            act: {part.name: values[part.name] for part in own if part.name in values} for act, own in added.items()
-        }
-        with _watched(case) as progress:
+        later = {act: {one.name: values[one.name] for one in own if one.name in values} for act, own in added.items()}
+        with counting(case.says) if case.counts else working(case.says) as progress:
             mine = {**fixed, **{name: value for name, value in values.items() if name in own_names}}
             if "progress" in inspect.signature(case.function).parameters:
                 mine["progress"] = progress
@@ -83,14 +89,12 @@ def runner_of(function: Callable[..., Any], fixed: Mapping[str, Any]) -> Callabl
         if is_silent():
             return OK
         answer = _with_command(answer)
-        plain = partial(_shown_by_default, answer, details=values.get("details", False))
+        text = None if case.text is None else partial(case.text, answer, **later[case.text])
         return emit(
             answer,
             values.get("json", False),
             {name: values.get(name) for name in ("plot", "html")},
-            plain
-            if case.text is None
-            else partial(_shown_instead, partial(case.text, answer, **later[case.text]), plain),
+            partial(_text, answer, text, details=values.get("details", False)),
             [partial(act, answer, **later[act]) for act in case.then],
         )
 
@@ -108,8 +112,10 @@ def _with_command(answer: Any) -> Any:
     return answer.changed(record=replace(record, command=shlex.join(["prism-jax", *VERBOSITY.words])))
 
 
-def _shown_by_default(answer: Any, *, details: bool) -> Any:
-    """The first screen of a report, or all of it; what is no report as it is."""
+def _text(answer: Any, instead: Callable[[], Any] | None, *, details: bool) -> Any:
+    """Text that a use case prints in the place of its report; the first screen of a report, or all of it; else the answer."""
+    if instead is not None and (found := instead()) is not None:
+        return found
     if not isinstance(answer, Report):
         return answer
     card = None if details else answer.card()
@@ -119,12 +125,6 @@ def _shown_by_default(answer: Any, *, details: bool) -> Any:
 def parts_of_command(function: Callable[..., Any], fixed: Mapping[str, Any]) -> list[OptionSpec]:
     """Options and arguments of a command itself, without those of what is done with its answer."""
     return [part for part in case_of(function).options() if part.option.is_typed and part.name not in fixed]
-
-
-def _shown_instead(text: Callable[[], Any], plain: Callable[[], Any]) -> Any:
-    """Text that a use case prints in the place of its report; the report where that is None."""
-    found = text()
-    return plain() if found is None else found
 
 
 def _by_position(parts: Iterable[OptionSpec], given: Sequence[Any]) -> dict[str, Any]:
@@ -168,10 +168,6 @@ def _typed_texts(parts: Iterable[OptionSpec], typed: Mapping[str, Any]) -> dict[
     return {name: typed[part.name] for part in own for name in part.recorded(None)}
 
 
-def _watched(case: UseCase) -> Any:
-    return counting(case.says) if case.counts else working(case.says)
-
-
 def _reports_of(function: Callable[..., Any]) -> tuple[type[Report], ...]:
     """Kinds of reports that a function answers with."""
     hint = get_type_hints(inspect.unwrap(function)).get("return")
@@ -204,14 +200,8 @@ def group_of(heading: str) -> Group:
 
 OWN = "Options"  # heading of the options that a command alone has
 PLACES = {heading: place for place, heading in enumerate((THE_JOB, OWN, "", OUTPUT, MESSAGES))}
-VALUES = {
-    str: "NAME",
-    list[str]: "NAME",
-    int: "N",
-    float: "X",
-    list[int]: "N",
-    list[float]: "X",
-}  # unless said otherwise
+# unless said otherwise
+VALUES = {str: "NAME", list[str]: "NAME", int: "N", float: "X", list[int]: "N", list[float]: "X"}
 
 
 def _parameter(part: OptionSpec) -> inspect.Parameter:
@@ -247,3 +237,52 @@ def _parameter(part: OptionSpec) -> inspect.Parameter:
     if kind is bool:  # the parser leaves out what was not typed
         return inspect.Parameter(part.name, how, default=False, annotation=Annotated[bool, said])
     return inspect.Parameter(part.name, how, default=None, annotation=Annotated[kind | None, said])
+
+
+WIDTH = 78  # of the lines, in a terminal of 80 columns
+MOST_ALIASES = 4  # of a column that are listed
+Columns = Mapping[str, str]
+
+
+def below_options(command: Command) -> str:
+    """The end of the help page of `command`; empty where there is nothing to be said."""
+    blocks = [example_of(command)] if command.example else []
+    blocks += [_block(title, columns) for title, columns in tables_of(command)]
+    return "\n\n".join(blocks)
+
+
+def example_of(command: Command) -> str:
+    """The command lines of an example, under a heading."""
+    return "\n".join(["Example:", *(f"  {line}" for line in command.example.splitlines())])
+
+
+def tables_of(command: Command) -> Iterator[tuple[str, Columns]]:
+    """Tables that the command reads: title, and column -> kind of its values."""
+    parts = parts_of_command(command.load(), command.fixed)
+    for title, place in dict.fromkeys(chain.from_iterable(part.option.columns for part in parts)):
+        module, _, name = place.partition(":")
+        declared = getattr(import_module(module, __package__), name)
+        yield title, _about(declared(**command.fixed) if callable(declared) else declared)
+
+
+def _about(declared: Any) -> Columns:
+    if isinstance(declared, Mapping):
+        return {name: said if isinstance(said, str) else also(name, said) for name, said in declared.items()}
+    others = {column.name: also(column.name, getattr(column, "aliases", ())) for column in declared}
+    return {column.name: "; ".join(filter(None, (column.about, others[column.name]))) for column in declared}
+
+
+def also(name: str, names: Iterable[str]) -> str:
+    """Names of a column other than the first of them."""
+    others = [other for other in names if other != name]
+    listed = ", ".join([*others[:MOST_ALIASES], *(["..."] if len(others) > MOST_ALIASES else [])])
+    return f"also {listed}" if listed else ""
+
+
+def _block(title: str, columns: Columns) -> str:
+    wide = max(map(len, columns)) + 2
+    lines = [f"Columns of {title}:"]
+    for name, said in columns.items():
+        first, *rest = wrap(said, WIDTH - 2 - wide) or [""]
+        lines += [f"  {name:{wide}}{first}".rstrip(), *(" " * (2 + wide) + line for line in rest)]
+    return "\n".join(lines)

@@ -18,7 +18,7 @@ from .._version import __version__
 from ..core.processes import OPTIONS, cache_folder, keep_programs
 from ..core.units import format_bytes, format_s
 from ..core.use_case import Message, use_case
-from .doctor_report import DoctorReport, Finding
+from .report import DoctorReport, Finding
 
 DISTRIBUTION = "prism-jax"
 OF_DEVELOPERS = ("test", "dev", "docs")  # extras that no user misses
@@ -43,11 +43,8 @@ class Requirement(NamedTuple):
 
 def not_ready(report: DoctorReport) -> Message | None:
     """Fails the command where something has failed."""
-    return (
-        None
-        if report.is_ready()
-        else Message("error: this installation is not ready; the remedies stand above", failed=True)
-    )
+    text = "error: this installation is not ready; the remedies stand above"
+    return None if report.is_ready() else Message(text, failed=True)
 
 
 @use_case(then=(not_ready,))
@@ -68,9 +65,8 @@ def _looked(look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except Exception as error:
-        return Finding(
-            look.__name__, "failed", f"{type(error).__name__}: {error}".splitlines()[0], "Reinstall prism-jax"
-        )
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        return Finding(look.__name__, "failed", why, "Reinstall prism-jax")
 
 
 def requirements() -> Iterator[Requirement]:

@@ -1,17 +1,83 @@
-"""The command `prism-jax show KIND [NAME]`: tables of what is shipped, and everything known of one entry with its source."""
+"""The command `prism-jax show KIND [NAME]`: tables of what is shipped, and everything known of one entry with its source.
+
+With `--yaml`, an entry as a section of a job file, to be copied and changed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
-from ..core.errors import DataError
+from ..core.errors import DataError, SpecError
 from ..core.page import Facts, Table
+from ..core.registry import did_you_mean
 from ..core.use_case import OUTPUT, Argument, Message, Option, use_case
 from ..core.write_file import check_target, write_text
 from .catalogues import CATALOGUES, show_catalogue, show_entry
-from .job_section import SECTIONS, job_section
 from .report import catalogue_table, entry_facts
+
+
+def _model(name: str) -> dict[str, Any]:
+    from ..job.write_job import model_fields  # here and below, so that a catalogue costs what it shows
+    from ..workload.catalog import workload
+
+    return {"model": model_fields(workload(name))}
+
+
+def _cluster(name: str) -> dict[str, Any]:
+    from ..job.write_job import cluster_fields
+    from ..system.catalog import cluster
+
+    return {"cluster": cluster_fields(cluster(name, 1))}
+
+
+def _device(name: str) -> dict[str, Any]:
+    from ..job.write_job import device_fields
+    from ..system.catalog import device
+
+    return {"cluster": {"device": device_fields(device(name))}}
+
+
+def _variability(name: str) -> dict[str, Any]:
+    from ..job.write_job import variability_fields
+    from ..variability.config import preset
+
+    return {"variability": variability_fields(preset(name))}
+
+
+SECTIONS: Mapping[str, Callable[[str], dict[str, Any]]] = {
+    "models": _model,
+    "devices": _device,
+    "clusters": _cluster,
+    "variability": _variability,
+}
+FILES = "examples"  # which are job files already
+
+
+def job_section(catalogue: str, name: str) -> str:
+    """YAML that `load_job` reads as part of a job file, and that describes exactly the thing of that name.
+
+    Args:
+        catalogue: models, devices, clusters, variability, or examples, which are whole files.
+        name: of the entry.
+
+    Raises:
+        SpecError: there is no such entry, or its kind is no section of a job file.
+
+    Example:
+        >>> print(job_section("clusters", "dgx-h100"))  # doctest: +SKIP
+    """
+    if catalogue == FILES:
+        return str(show_entry(catalogue, name).entry["text"])
+    if catalogue not in SECTIONS:
+        known = (*SECTIONS, FILES)
+        if catalogue in CATALOGUES:
+            raise SpecError(f"--yaml: {catalogue} are no section of a job file; {', '.join(known)} are")
+        raise SpecError(f"unknown kind {catalogue!r}{did_you_mean(catalogue, known)}")
+    from ..job.write_job import section_text
+
+    return section_text(SECTIONS[catalogue](name), f"{name}, as `prism-jax show {catalogue} {name} --yaml` prints it")
 
 
 def section_messages(_: object, kind: str, name: str | None = None, yaml: bool = False) -> Message | None:

@@ -19,7 +19,7 @@ from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, name_time_axis, new_a
 from ..explain.types import percent
 from .capacity import DAY_S
 from .figures import JobFigures
-from .report import ComparedJob, ComparisonReport, SweepReport, shortened_name
+from .report import ComparedJob, ComparisonReport, SweepReport, short, shortened_name
 from .scaling import SizeRow
 from .scaling_report import CapacityReport, ScalingReport
 from .table import StudyRow, StudyTable
@@ -58,7 +58,7 @@ def plot_along(
     ticks = list(dict.fromkeys(row.settings.get(along, "") for row in table.rows))
     lines: dict[str, list[StudyRow]] = {}
     for row in table.rows:
-        rest = ", ".join(f"{_short(field)} {text}" for field, text in row.settings.items() if field != along)
+        rest = ", ".join(f"{short(field)} {text}" for field, text in row.settings.items() if field != along)
         lines.setdefault(rest, []).append(row)
     for number, (name, rows) in enumerate(lines.items()):
         at = np.array([ticks.index(row.settings.get(along, "")) for row in rows])
@@ -71,7 +71,7 @@ def plot_along(
             )
             ax.fill_between(at, values * low, values * high, color=drawn[0].get_color(), alpha=0.12, lw=0.0)
     ax.set_xticks(range(len(ticks)), ticks)
-    ax.set_xlabel(_short(along))
+    ax.set_xlabel(short(along))
     if len(lines) > 1:
         ax.legend()
     return ax
@@ -81,10 +81,6 @@ def _longest(table: SweepReport | StudyTable) -> str:
     """The axis with the most values; the first of several."""
     counts = {axis: len({row.settings[axis] for row in table.rows}) for axis in table.axes}
     return max(counts, key=lambda axis: counts[axis]) if counts else ""
-
-
-def _short(field: str) -> str:
-    return field.rsplit(".", 1)[-1]
 
 
 DARK = 0.6  # probability from which text stands on a dark cell

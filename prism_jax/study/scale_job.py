@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 from ..core.errors import ConfigError, DataError
 from ..core.executor import Workers
 from ..core.processes import Progress, keep_programs, silent
-from ..core.report import RunRecord
 from ..core.use_case import UNTIMED_S, Option, OptionGroup, noted, use_case
 from ..core.write_file import check_target
 from ..job.job import Job
@@ -19,7 +18,19 @@ from ..result.objective import OBJECTIVES
 from ..result.parameters import Applied, ObjectiveName, Overrides, Price, StudyRun
 from .axes import Point, axis_of, grid, sizes_of
 from .figures import JobFigures, target_of
-from .scaling import MODES, THRESHOLD, Mode, SizeRow, job_of_size, size_rows, smallest_meeting, stop_size
+from .scaling import (
+    MODES,
+    THRESHOLD,
+    Mode,
+    SizeRow,
+    job_of_size,
+    knee,
+    of_step,
+    onsets,
+    size_rows,
+    smallest_meeting,
+    stop_size,
+)
 from .scaling_report import ScalingReport, TargetFacts
 from .sweep_jobs import FILL, SIZES, JobTask, check_price_for, load_task, source_text
 
@@ -87,50 +98,59 @@ def scale_job(
     Example:
         >>> scale_job("llama2_7b_fsdp_64", "8:2048").stop_size  # doctest: +SKIP
     """
-    mode, threshold, target, resume, power_w = (
-        growth.mode,
-        growth.threshold,
-        growth.target,
-        study.resume,
-        growth.power_limit_watts,
-    )
-    objective, price = growth.objective, growth.price_per_gpu_hour
     source, sizes = source_text(job), sizes_of(gpus)
-    OBJECTIVES.named(objective)
-    check_price_for(objective, price)
-    if mode not in MODES:
-        raise DataError(f"--mode: {mode!r} is unknown; known are {', '.join(MODES)}")
-    if not 0.0 < threshold < 1.0:
-        raise DataError(f"--threshold: {threshold:g}, but it must be between 0 and 1")
-    if power_w is not None and not 0.0 < power_w < float("inf"):
-        raise DataError(f"--power-limit: {power_w:g} W, but it must be finite and above 0")
-    wanted = None if target is None else target_of(target)
+    _check(growth)
+    wanted = None if growth.target is None else target_of(growth.target)
     points = _varied(growth.vary)
-    names = tuple(str(file) for file in applied.fits)
-    if resume is not None:
-        check_target(resume)
-    limit = () if power_w is None else (f"cluster.device.power={power_w:g} W",)
-    shared = (*limit, *growth.overrides)
+    if study.resume is not None:
+        check_target(study.resume)
+    power_w, fits = growth.power_limit_watts, tuple(map(str, applied.fits))
+    shared = (*(() if power_w is None else (f"cluster.device.power={power_w:g} W",)), *growth.overrides)
     if growth.vary:
         shared = (*_own_size(source), *shared, FILL)
-    base = load_task(JobTask(source, (*shared, *points[0].overrides), names, applied.force))
+    jobs = [JobTask(source, (*shared, *point.overrides), fits, applied.force) for point in points]
+    base = load_task(jobs[0])
     keep_programs()
     from .run_grid import DEFAULT_SAMPLES, StudyRequest, run_study  # need JAX, which mistakes above do not wait for
 
-    pairs = [(n, point) for n in sizes for point in points]
-    chosen: Mode = "weak" if mode == "weak" else "strong"
-    tasks = [
-        SizeTask(JobTask(source, (*shared, *point.overrides), names, applied.force), n, chosen) for n, point in pairs
-    ]
-    asked = StudyRequest(objective, price, wanted, study.n_samples or DEFAULT_SAMPLES, study.seed)
-    path = None if resume is None else Path(resume)
+    mode: Mode = "weak" if growth.mode == "weak" else "strong"
+    tasks = [SizeTask(one, n, mode) for n in sizes for one in jobs]
+    n_samples = study.n_samples or DEFAULT_SAMPLES
+    asked = StudyRequest(growth.objective, growth.price_per_gpu_hour, wanted, n_samples, study.seed)
+    path = None if study.resume is None else Path(study.resume)
     found = run_study(tasks, load_size, asked, resume=path, workers=workers, progress=progress)
-    rows = size_rows(sizes, [_best(n, pairs, found) for n in sizes])
+    of_sizes = [found[at : at + len(points)] for at in range(0, len(found), len(points))]
+    rows = size_rows(sizes, [_best(points, own) for own in of_sizes])
     if not any(row.figures for row in rows):
         raise DataError(f"no size is possible; {rows[0].n_devices:,} GPUs: {rows[0].problem}")
-    record = noted(job=source, samples=asked.n_samples)
-    report = _report(base, source, chosen, objective, threshold, rows, target, record)
-    return report.made_of(rows)
+    return ScalingReport(
+        job=source,
+        mode=mode,
+        objective=growth.objective,
+        threshold=growth.threshold,
+        rows=rows,
+        stop_size=stop_size(rows, growth.threshold),
+        onsets=onsets(base, mode),
+        onset_step=of_step(base, mode),
+        knee=knee(sizes, [row.figures for row in rows]),
+        target=None if growth.target is None else _target(growth.target, rows),
+        notes=(),
+        elapsed_s=UNTIMED_S,
+        record=noted(job=source, samples=n_samples),
+        sample_unit=base.model.sample_unit,
+    ).made_of(rows)
+
+
+def _check(growth: Growth) -> None:
+    OBJECTIVES.named(growth.objective)
+    check_price_for(growth.objective, growth.price_per_gpu_hour)
+    if growth.mode not in MODES:
+        raise DataError(f"--mode: {growth.mode!r} is unknown; known are {', '.join(MODES)}")
+    if not 0.0 < growth.threshold < 1.0:
+        raise DataError(f"--threshold: {growth.threshold:g}, but it must be between 0 and 1")
+    power_w = growth.power_limit_watts
+    if power_w is not None and not 0.0 < power_w < float("inf"):
+        raise DataError(f"--power-limit: {power_w:g} W, but it must be finite and above 0")
 
 
 def _varied(texts: Sequence[str]) -> list[Point]:
@@ -163,49 +183,18 @@ def load_size(task: SizeTask) -> Job:
 
 
 def _best(
-    n: int, pairs: Sequence[tuple[int, Point]], found: Sequence[MeasuredTask[SizeTask]]
+    points: Sequence[Point], found: Sequence[MeasuredTask[SizeTask]]
 ) -> tuple[Mapping[str, str], JobFigures | None, str]:
     """Settings and figures of the best plan of a size: of those that fit into memory, or of all if none does."""
-    own = [(point.labels, one) for (size, point), one in zip(pairs, found, strict=True) if size == n]
-    known = [(labels, one.figures) for labels, one in own if one.figures]
+    known = [(point.labels, one.figures) for point, one in zip(points, found, strict=True) if one.figures]
     if not known:
-        return {}, None, own[0][1].problem
+        return {}, None, found[0].problem
     labels, figures = min(known, key=lambda pair: (not pair[1].fits, pair[1].value))
     return dict(labels), figures, ""
 
 
-def _report(
-    base: Job,
-    source: str,
-    mode: Mode,
-    objective: str,
-    threshold: float,
-    rows: tuple[SizeRow, ...],
-    target: str | None,
-    record: RunRecord,
-) -> ScalingReport:
-    from .scaling import knee, of_step, onsets
-
-    sizes = [row.n_devices for row in rows]
+def _target(text: str, rows: Sequence[SizeRow]) -> TargetFacts:
     meeting = smallest_meeting(rows)
-    met = None
-    if target is not None:
-        prob = max((row.figures.target_prob for row in rows if row.figures), default=0.0)
-        own = meeting.figures.target_prob if meeting and meeting.figures else prob
-        met = TargetFacts(target, meeting.n_devices if meeting else None, own)
-    return ScalingReport(
-        job=source,
-        mode=mode,
-        objective=objective,
-        threshold=threshold,
-        rows=rows,
-        stop_size=stop_size(rows, threshold),
-        onsets=onsets(base, mode),
-        onset_step=of_step(base, mode),
-        knee=knee(sizes, [row.figures for row in rows]),
-        target=met,
-        notes=(),
-        elapsed_s=UNTIMED_S,
-        record=record,
-        sample_unit=base.model.sample_unit,
-    )
+    most = max((row.figures.target_prob for row in rows if row.figures), default=0.0)
+    prob = meeting.figures.target_prob if meeting and meeting.figures else most
+    return TargetFacts(text, meeting.n_devices if meeting else None, prob)

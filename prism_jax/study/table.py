@@ -126,11 +126,8 @@ def study_table(
     per_token = np.array([own.n_devices / own.tokens_per_step if own else np.nan for own in figures])
     scale = np.ones(len(figures))
     if unit == "s" and np.nanmin(per_token, initial=np.inf) < np.nanmax(per_token, initial=-np.inf):
-        objective, unit, scale = (
-            f"{objective} GPU-hours per million {sample_unit}",
-            "GPU-hours",
-            per_token * MILLION / S_PER_HOUR,
-        )
+        objective, unit = f"{objective} GPU-hours per million {sample_unit}", "GPU-hours"
+        scale = per_token * MILLION / S_PER_HOUR
     values = scale * [own.value if own else np.nan for own in figures]
     errors = scale * [own.value_error if own else np.nan for own in figures]
     fits = np.array([bool(own and own.fits) for own in figures])

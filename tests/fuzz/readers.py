@@ -25,7 +25,7 @@ from inference.data.clean import naming
 from inference.data.read import read_measurements
 from prism_jax.capture.execution.program import read_traces
 from prism_jax.cloud.offers import read_catalogue
-from prism_jax.cloud.state_file import read_cloud_state
+from prism_jax.cloud.requirements import read_cloud_state
 from prism_jax.core.archive import write_archive
 from prism_jax.core.read_file import read_text
 from prism_jax.fits.models import model_named

@@ -20,9 +20,9 @@ from prism_jax.cloud.choose_cloud import choose_cloud
 from prism_jax.cloud.clusters import PlanTimes
 from prism_jax.cloud.completion import SpotTask, simulate
 from prism_jax.cloud.offers import Offer, read_catalogue
-from prism_jax.cloud.paths import Paths
 from prism_jax.cloud.policies import POLICIES
 from prism_jax.cloud.requirements import CloudRequirements
+from prism_jax.cloud.spot import Paths
 from prism_jax.horizon.simulated_job import level_draws
 
 from .statements import print_statements

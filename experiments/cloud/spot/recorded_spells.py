@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prism_jax.cloud.paths import Paths
+from prism_jax.cloud.spot import Paths
 from prism_jax.core.arrays import Floats, Ints
 from prism_jax.core.content import ByContent
 from prism_jax.core.errors import DataError

@@ -7,8 +7,8 @@ import pytest
 from prism_jax.cloud import completion
 from prism_jax.cloud.availability import WeibullSpells, loss_rate_s
 from prism_jax.cloud.completion import SpotTask, simulate
-from prism_jax.cloud.paths import Paths
 from prism_jax.cloud.policies import POLICIES
+from prism_jax.cloud.spot import Paths
 from prism_jax.core.errors import SpecError
 
 N = 2_500

@@ -7,8 +7,7 @@ from scipy.stats import kstest
 
 from prism_jax.cloud import spot as spell_law
 from prism_jax.cloud.availability import FittedSpells, SeveralZones
-from prism_jax.cloud.paths import Paths
-from prism_jax.cloud.spot import N_LAWS, draw, together
+from prism_jax.cloud.spot import N_LAWS, Paths, draw, together
 from prism_jax.core.errors import SpecError
 
 N = 4000

@@ -13,10 +13,9 @@ from prism_jax.cloud.choice import CandidateOutcome, SpotDraws, bound_of
 from prism_jax.cloud.clusters import BestPlan
 from prism_jax.cloud.completion import Ran, SpotTask, simulate
 from prism_jax.cloud.offers import Offer
-from prism_jax.cloud.paths import Paths
 from prism_jax.cloud.policies import POLICIES
 from prism_jax.cloud.requirements import CloudRequirements
-from prism_jax.cloud.spot import together
+from prism_jax.cloud.spot import Paths, together
 
 HORIZON_S = 20 * 86_400.0
 LAW = WeibullSpells(3 * 3600.0, 0.75, 2 * 3600.0, lone_per_node_s=1e-5)

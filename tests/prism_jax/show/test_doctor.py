@@ -10,7 +10,7 @@ import pytest
 from prism_jax.shell.app import main
 from prism_jax.show import doctor
 from prism_jax.show.doctor import Requirement, examine_installation, numbers, requirements
-from prism_jax.show.doctor_report import DoctorReport, Finding
+from prism_jax.show.report import DoctorReport, Finding
 
 STATED = (
     "jax>=0.10",

@@ -12,8 +12,8 @@ from prism_jax.plan.plan import ParallelPlan
 from prism_jax.schedule.registry import SCHEDULES
 from prism_jax.shell.app import main
 from prism_jax.show.catalogues import CATALOGUES
-from prism_jax.show.job_section import job_section
 from prism_jax.show.report import readable
+from prism_jax.show.show import job_section
 from prism_jax.system import catalog
 from prism_jax.tables.streams import example_files
 from prism_jax.variability.config import preset, preset_names
