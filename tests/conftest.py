@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 # A third of a collection is compiling and rewriting files that did not change since the last one: keep the bytecode, as
 # `make test` does, even where the environment says not to. This stands before what it is to hold for.
@@ -83,3 +84,36 @@ def shared_data() -> Path:
 def examples() -> Path:
     """Folder of the shipped jobs."""
     return ROOT / "examples"
+
+
+@pytest.fixture(scope="session")
+def case_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything that the commands of `report_cases` read: the files of the golden gate, and a kept fit."""
+    from tests.support.report_cases import write_case_inputs
+
+    folder = tmp_path_factory.mktemp("cases")
+    write_case_inputs(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def case_reports() -> dict[str, object]:
+    """Reports that were made already."""
+    return {}
+
+
+@pytest.fixture
+def report(
+    request: pytest.FixtureRequest, case_folder: Path, case_reports: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> object:
+    """The answer in Python, made once per kind; clocks and what is free stand still, so that no report tells of them."""
+    from tests.support.report_cases import CASES
+
+    monkeypatch.chdir(case_folder)
+    monkeypatch.setattr("time.perf_counter", lambda: 0.0)
+    monkeypatch.setattr("prism_jax.show.doctor.available_bytes", lambda: 2.0**33)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2**33))
+    kind = request.param
+    if kind not in case_reports:
+        case_reports[kind] = CASES[kind][1]()
+    return case_reports[kind]

@@ -11,10 +11,9 @@ import pytest
 from prism_jax.core.page import Bar, Bars, Card, Code, Facts, Group, Note, Page, Table
 from prism_jax.core.page_html import Sheet, sheets_html
 from prism_jax.core.report import Report
-from tests.prism_jax.shell.test_reports import answers, every, folder, report
+from tests.prism_jax.shell.test_reports import every
 from tests.support.report_cases import CASES
 
-__all__ = ["answers", "folder", "report"]  # fixtures
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
 pytestmark = pytest.mark.slow
 SIZES = (375, 1440)

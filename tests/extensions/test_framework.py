@@ -5,8 +5,6 @@ It keeps a second fp32 copy of the gradients, sums them in a pass of its own, pu
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -143,15 +141,6 @@ def test_tables_of_jobs_may_name_it(job: str) -> None:
     (run,) = read_job_table(file)
     assert run.job.software.name == "mytrainer"
     assert run.job.plan.fused_grad_accumulation is False
-
-
-def test_the_recipe_of_the_documentation_runs() -> None:
-    """In a process of its own, since it adds to the registry for good."""
-    text = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
-    recipe = text.partition("## A framework\n")[2].partition("```python\n")[2].partition("```")[0]
-    script = recipe + "print(FRAMEWORKS.names[-1])"
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert found.stdout == "mytrainer\n"
 
 
 def test_nobody_knows_it_otherwise(tmp_path: Path) -> None:

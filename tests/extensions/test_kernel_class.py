@@ -33,7 +33,6 @@ from prism_jax.variability.tree import ClassVariability, Variability
 from prism_jax.workload.base.kernels import Kernel, KernelTable
 from prism_jax.workload.base.workload import Block, BlockRun, Parameters, PlainBlock, SavedTensor, Split
 from prism_jax.workload.catalog import KINDS, WorkloadKind
-from tests.support.recipes import printed
 
 REACHED = 0.8  # of what a matrix product of the same size reaches
 TAPS = 9
@@ -249,12 +248,6 @@ def test_the_node_that_convolves_slowly_is_left_out(tmp_path: Path, capsys: pyte
     slow.write_text("node,conv\n0,1.0\n1,1.2\n2,1.0\n")
     assert main(["place", file, "--slowdowns", str(slow), "--spares", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["left_out"] == [1]
-
-
-def test_the_recipe_of_the_documentation_runs():
-    assert (
-        printed("A kernel class", "print(KERNEL_CLASSES.names[-1], KERNEL_CLASSES.named('conv').knob)") == "conv gemm\n"
-    )
 
 
 def test_reports_and_pictures_call_it_by_its_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

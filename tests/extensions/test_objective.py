@@ -88,7 +88,7 @@ def test_place_minimises_it(tmp_path):
     file = tmp_path / "job.yaml"
     file.write_text(PLACED)
     slow = 1.0 + 0.03 * np.random.default_rng(0).gamma(1.0, 1.0, (4, 8))
-    effort = Effort(n_random=20, n_step=50, n_relaxed=2, n_fresh=64, n_kept=16)
+    effort = Effort(n_random=4, n_step=4, n_relaxed=1, n_fresh=32, n_kept=8)
     result = place(load_job(str(file)), slow, key=jax.random.key(0), objective="mean_2sd", effort=effort)
     assert result.objective.name == "mean_2sd"
     assert "<td>optimised</td>" in result._repr_html_()

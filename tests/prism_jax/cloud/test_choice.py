@@ -1,6 +1,6 @@
 """The bounded search finds what simulating everything finds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -59,7 +59,7 @@ def wish_of(seed: int) -> CloudRequirements:
         deadline_s=days * 86_400.0 if kind in (0, 2) else np.inf,
         budget_usd=usd if kind in (1, 2) else np.inf,
         prob=0.9,
-        n_worlds=300,
+        n_worlds=200,
         seed=seed,
     )
 
@@ -110,24 +110,17 @@ def test_dearer_money_scales_costs_and_leaves_the_choice():
     wish = wish_of(3)
     own = candidates_of(3, wish)
     base = search(own, SpotDraws(wish, LEVEL), wish)
-    scaled = [_scaled(one, 7.0) for one in own]
-    other = search(scaled, SpotDraws(wish, LEVEL), wish)
+    other = search([_scaled(one, 7.0) for one in own], SpotDraws(wish, LEVEL), wish)
     assert [o.candidate.count for o in base.front] == [o.candidate.count for o in other.front]
     assert other.front[0].mean_usd == pytest.approx(7.0 * base.front[0].mean_usd)
 
 
 def _scaled(one: CloudCandidate, factor: float) -> CloudCandidate:
-    from dataclasses import replace
+    def dearer(offer: Offer) -> Offer:
+        prices = {name: (getattr(offer, name) or 0.0) * factor for name in ("on_demand_usd_per_h", "spot_usd_per_h")}
+        return replace(offer, **prices)
 
-    offers = tuple(
-        replace(
-            offer,
-            on_demand_usd_per_h=(offer.on_demand_usd_per_h or 0.0) * factor,
-            spot_usd_per_h=(offer.spot_usd_per_h or 0.0) * factor,
-        )
-        for offer in one.offers
-    )
-    return replace(one, offers=offers)
+    return replace(one, offers=tuple(map(dearer, one.offers)))
 
 
 def test_the_cheapest_zone_is_taken():

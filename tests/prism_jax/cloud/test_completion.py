@@ -1,5 +1,7 @@
 """Simulated completion against closed forms, and what must hold whatever is drawn."""
 
+from functools import cache
+
 import jax
 import numpy as np
 import pytest
@@ -16,14 +18,16 @@ KEY = jax.random.key(3)
 SAME = np.ones(N)
 WORK_S = 4 * 86_400.0
 SPELLS = WeibullSpells(4 * 3600.0, 0.75, 2 * 3600.0)
+TASK = SpotTask.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
 
 
 def ran(policy: str, task: SpotTask, paths: Paths, deadline_s: float = np.inf, factors=SAME):
     return simulate(task, paths, POLICIES.named(policy), factors, deadline_s, key=KEY)
 
 
-def paths_of(spells: WeibullSpells, days: float, seed: int = 0) -> Paths:
-    return spells.draw(4, N, days * 86_400.0, np.random.default_rng(seed))
+@cache
+def paths_of(spells: WeibullSpells, days: float) -> Paths:
+    return spells.draw(4, N, days * 86_400.0, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("rate_s", [1e-6, 2e-5, 2e-4])
@@ -59,40 +63,34 @@ def test_without_interruptions_time_is_start_and_cycles():
 
 
 def test_paid_time_never_exceeds_wall_time_and_spot_is_not_paid_in_gaps():
-    task = SpotTask.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
-    found = ran("spot", task, paths_of(SPELLS, 40.0))
+    found = ran("spot", TASK, paths_of(SPELLS, 40.0))
     assert (found.spot_s <= found.time_s * (1 + 1e-5)).all()
     assert found.spot_s.mean() < 0.95 * found.time_s.mean()
     assert (found.on_demand_s == 0.0).all()
 
 
 def test_fallback_without_deadline_is_spot():
-    task = SpotTask.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
     paths = paths_of(SPELLS, 40.0)
-    assert np.array_equal(ran("spot_with_fallback", task, paths).time_s, ran("spot", task, paths).time_s)
+    assert np.array_equal(ran("spot_with_fallback", TASK, paths).time_s, ran("spot", TASK, paths).time_s)
 
 
 @pytest.mark.parametrize("slack", [1.15, 1.5, 2.5])
 def test_fallback_keeps_the_deadline_where_machines_on_demand_do_not_fail(slack):
-    task = SpotTask.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
-    deadline_s = slack * (WORK_S + task.n_interval * 30.0)
-    found = ran("spot_with_fallback", task, paths_of(SPELLS, 40.0), deadline_s)
+    deadline_s = slack * (WORK_S + TASK.n_interval * 30.0)
+    found = ran("spot_with_fallback", TASK, paths_of(SPELLS, 40.0), deadline_s)
     assert (found.time_s <= deadline_s).all()
-    on_demand = ran("on_demand", task, Paths.always(4, N), deadline_s)
+    on_demand = ran("on_demand", TASK, Paths.always(4, N), deadline_s)
     assert found.on_demand_s.mean() < on_demand.on_demand_s.mean()
 
 
 def test_more_slack_means_less_time_on_demand():
-    task = SpotTask.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
     paths = paths_of(SPELLS, 40.0)
-    hours = [ran("spot_with_fallback", task, paths, f * WORK_S).on_demand_s.mean() for f in (1.2, 1.5, 2.0, 3.0)]
+    hours = [ran("spot_with_fallback", TASK, paths, f * WORK_S).on_demand_s.mean() for f in (1.2, 1.5, 2.0, 3.0)]
     assert hours == sorted(hours, reverse=True)
 
 
 def test_mixture_is_never_slower_than_half_the_pace():
-    task = SpotTask.cut(WORK_S, 1800.0, 30.0, 300.0, 0.0)
-    found = ran("mixture", task, paths_of(SPELLS, 40.0))
-    spot = ran("spot", task, paths_of(SPELLS, 40.0))
+    found, spot = (ran(policy, TASK, paths_of(SPELLS, 40.0)) for policy in ("mixture", "spot"))
     assert found.time_s.mean() < spot.time_s.mean()
     assert np.allclose(found.on_demand_s, 0.5 * found.time_s, rtol=1e-4)
 

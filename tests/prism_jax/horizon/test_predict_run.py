@@ -44,7 +44,7 @@ def test_the_numbers_hang_together(job, capsys):
 
 
 def test_the_text_has_one_median_and_one_mean_and_both_are_named(job, capsys):
-    assert main(["run", job, "--steps", "2000000", "--mtbf", "3h", "--details"]) == 0
+    assert main(["run", job, "--steps", "2000000", "--mtbf", "3h", "--details", *FEW]) == 0
     block = capsys.readouterr().out.split("Wall time (")[1].split("\n\n")[0].splitlines()[3:]
     assert [line.split()[0] for line in block] == ["median", "p95", "p99", "mean"]
 
@@ -123,41 +123,18 @@ def test_what_is_stated_is_not_assumed(job, capsys):
 
 def test_what_is_stated_of_something_else_hides_no_assumption(job, capsys):
     """The restart is assumed whatever is said of spares, the load whatever is said of the write."""
-    asked = (
-        job,
-        "--steps",
-        "100000",
-        "--mtbf",
-        "20h",
-        "--spares",
-        "4",
-        "--policy",
-        "shrink",
-        "--checkpoint-write",
-        "7s",
-    )
-    load, restart = told(capsys, *asked)["assumed"]
+    asked = "--steps 100000 --mtbf 20h --spares 4 --policy shrink --checkpoint-write 7s"
+    load, restart = told(capsys, job, *asked.split())["assumed"]
     assert load == "a checkpoint takes 7 s to load, as long as to write it; state --load"
     assert restart.startswith("a restart takes 11 min")
 
 
 def test_checkpoints_that_would_overlap_are_refused(job, capsys):
     """Steps since the last checkpoint that can be loaded are lost: with ten in flight ten intervals, which nothing counts."""
-    asked = (
-        "--steps",
-        "1000",
-        "--mtbf",
-        "3h",
-        "--checkpoint-write",
-        "1s",
-        "--checkpoint-behind",
-        "10min",
-        "--load",
-        "1s",
-    )
-    assert main(["run", job, *asked, "--checkpoint", "60s"]) == 2
+    asked = "--steps 1000 --mtbf 3h --checkpoint-write 1s --checkpoint-behind 10min --load 1s --checkpoint"
+    assert main(["run", job, *asked.split(), "60s"]) == 2
     assert "State at least 599s, or auto" in capsys.readouterr().err
-    assert told(capsys, job, *asked, "--checkpoint", "599s")["checkpoint"]["background_s"] == 600.0
+    assert told(capsys, job, *asked.split(), "599s")["checkpoint"]["background_s"] == 600.0
 
 
 @pytest.mark.parametrize("spares", ["9" * 5000, "-1", "1.5", "\u0664"])

@@ -101,7 +101,7 @@ def two_threats(same, shape=(1.0, 1.0), mean_s=2000.0, nodes=(0.0, 0.0), repair_
 
 
 def test_two_constant_threats_are_one_of_their_summed_rate():
-    inputs, setting, shape = two_threats(np.ones(4000))
+    inputs, setting, shape = two_threats(np.ones(1500))
     mean, error = mean_and_error(simulate(inputs, setting, shape, jax.random.key(6)).clock_s)
     whole = expected_time(29 * 500.0, 500.0, 10.0, 100.0, 1e-3) + expected_time(200.0, 200.0, 10.0, 100.0, 1e-3)
     assert abs(mean - whole) < 4.4 * error  # 1e-5
@@ -123,8 +123,8 @@ def aged_time(rng, n_interval=30, scale_s=2000.0 / 1.5045755, k=0.6):
 
 def test_ageing_threats_agree_with_a_simulation_interval_by_interval():
     rng = np.random.default_rng(7)
-    slow, slow_error = mean_and_error(np.array([aged_time(rng) for _ in range(3000)]))
-    inputs, setting, shape = two_threats(np.ones(4000), shape=(1.0, 0.6))
+    slow, slow_error = mean_and_error(np.array([aged_time(rng) for _ in range(1500)]))
+    inputs, setting, shape = two_threats(np.ones(1500), shape=(1.0, 0.6))
     inputs = replace_scale(inputs, 0, np.inf)
     mean, error = mean_and_error(simulate(inputs, setting, shape, jax.random.key(8)).clock_s)
     assert abs(mean - slow) < 4.4 * np.hypot(error, slow_error)  # 1e-5
@@ -145,7 +145,7 @@ def test_without_spares_every_loss_waits_for_its_repair():
 def test_hangs_cost_the_time_until_they_are_noticed():
     hang = Reliability((Hazard("hang", per_job_h=0.5, nodes_lost=0.0, noticed_s=1800.0),))
     run = replace(PLAIN, reliability=hang, steps=StepSum.fixed(2.0))
-    found = simulated_run(run, key=jax.random.key(10), n_world=3000)
+    found = simulated_run(run, key=jax.random.key(10), n_world=1000)
     assert found.seconds["failure"] == pytest.approx(1800.0 * found.n_failure, rel=1e-5)
     mean, error = mean_and_error(found.time_s)
     assert abs(mean - float(run.expected_s())) < 4.4 * error + 0.002 * mean  # its edges: first and last checkpoint
@@ -155,7 +155,7 @@ def test_slow_phases_take_the_share_of_time_that_they_last():
     """Onsets are Poisson: the job is slow for 1 - exp(-rate x duration) of its time, in which steps take twice as long."""
     phase = SlowPhase("hot", per_job_h=0.5, slowdown=2.0, duration_s=HOUR_S)
     run = replace(PLAIN, reliability=Reliability((), (phase,)), steps=StepSum.fixed(2.0), n_steps=200_000)
-    found = simulated_run(run, key=jax.random.key(11), n_world=2000)
+    found = simulated_run(run, key=jax.random.key(11), n_world=500)
     busy = 1.0 - np.exp(-0.5)
     share = found.seconds["slow_phases"] / (found.time_s - found.seconds["checkpoint"])
     mean, error = mean_and_error(share)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ from prism_jax.serve.results import Results
 from prism_jax.serve.runs import CommandRun
 from prism_jax.serve.site import Site
 
-HOST = "127.0.0.1:8765"
+HOST, ROOT = "127.0.0.1:8765", Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,16 @@ class Client:
             "client": ("127.0.0.1", 1),
         }
         return asyncio.run(_answer(self.app, scope, body, goes_away))
+
+
+def loads_none_of(modules: set[str], folder: Path, code: str) -> None:
+    """Runs code that asks a `client` of a folder in a process of its own, which must load none of these modules."""
+    head = (
+        f"import sys; from pathlib import Path; from {__name__} import Client; client = Client(Path({str(folder)!r}))\n"
+    )
+    code = f"{head}{code}\nassert not {modules} & {{*sys.modules}}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 CHUNK = 2**16

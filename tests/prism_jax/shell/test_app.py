@@ -14,6 +14,7 @@ import pytest
 from prism_jax.core.errors import PlanError
 from prism_jax.shell.app import main
 from prism_jax.shell.catalogue import COMMANDS, EARLIER_NAMES, Command
+from prism_jax.show.catalogues import CATALOGUES
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = {"jax", "jaxlib", "equinox", "numpyro", "optax", "pandas", "pyarrow", "matplotlib", "scipy.stats", "inference"}
@@ -118,33 +119,24 @@ def test_wrong_usage_exits_with_2_and_says_so_on_stderr(arguments, capsys):
     assert "Usage" in captured.err or "Error" in captured.err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["--help"], ["--version"], ["show", "models"], ["show", "devices"], ["show", "clusters"], ["show", "schedules"]]
-    + [
-        ["show", "variability"],
-        ["show", "examples"],
-        ["show", "schemas"],
-        ["predict", "--help"],
-        ["predict", "absent.yaml"],
-        ["search", "JOB", "--method", "absent.yaml"],
-        ["check", "JOB"],
-        ["check", "JOB", "--json"],
-        ["check", "absent.yaml"],
-    ],
-)
-def test_quick_commands_import_nothing_heavy(arguments, job):
+QUICK = ["--help", "--version", "predict --help", "check job.yaml", "check job.yaml --json"]
+QUICK += [f"show {kind}" for kind in CATALOGUES]
+ABSENT = ["predict absent.yaml", "check absent.yaml", "search job.yaml --method absent.yaml"]
+
+
+def test_quick_commands_import_nothing_heavy(job):
+    """One process runs them all: what one of them imports stays."""
     code = (
-        "import sys; from prism_jax.shell.app import main; code = main(sys.argv[1:]); "
-        "print(code, *sys.modules, file=sys.stderr)"
+        "import sys; from prism_jax.shell.app import main\n"
+        "for words in sys.argv[1:]: print(main(words.split()), words, *sys.modules, sep='|', file=sys.stderr)"
     )
-    arguments = [job if argument == "JOB" else argument for argument in arguments]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, cwd=Path(job).parent, env=environment, capture_output=True, text=True, check=True)
-    code, *modules = done.stderr.splitlines()[-1].split()
-    assert code == ("2" if "absent.yaml" in arguments else "0")
-    assert set(modules) & HEAVY == set()
+    environment, folder = os.environ | {"PYTHONPATH": str(ROOT)}, Path(job).parent
+    command = [sys.executable, "-c", code, *QUICK, *ABSENT]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    told = [line.split("|") for line in done.stderr.splitlines() if "|prism_jax|" in line]
+    assert [one[:2] for one in told] == [["0", words] for words in QUICK] + [["2", words] for words in ABSENT]
+    for _, words, *modules in told:
+        assert set(modules) & HEAVY == set(), words
 
 
 def test_user_mistake_is_one_message_and_exit_2(failing, capsys):
@@ -238,38 +230,32 @@ def test_what_the_environment_asks_of_jax_is_no_bug(failing, capsys, monkeypatch
     assert "a bug" not in text
 
 
-def test_a_shell_that_asks_for_a_gpu_that_is_not_there_computes_all_the_same(monkeypatch):
+def computed(**environment: str) -> tuple[str, str]:
+    """What a process prints that starts JAX as the package does and computes 3, with these settings of both alone."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "PRISM_JAX_"))}
     code = "from prism_jax.core.processes import start_jax; start_jax(); import jax; print(jax.jit(lambda x: x + 1)(2))"
-    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout == "3\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=own | environment, check=True
+    )
+    return done.stdout, done.stderr
+
+
+def test_a_shell_that_asks_for_a_gpu_that_is_not_there_computes_all_the_same():
+    assert computed(JAX_PLATFORMS="cuda")[0] == "3\n"
 
 
 def test_a_cache_that_cannot_be_used_is_no_news(tmp_path):
     """JAX warns of it once for every program that it compiles."""
     (tmp_path / "file").touch()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-    environment |= {"PRISM_JAX_CACHE": str(tmp_path / "file"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    code = "from prism_jax.core.processes import start_jax; start_jax(); import jax; print(jax.jit(lambda x: x + 1)(2))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=environment | {"JAX_PLATFORMS": "cpu"},
-    )
-    assert (done.stdout, done.stderr) == ("3\n", "")
+    always = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PLATFORMS": "cpu"}
+    assert computed(PRISM_JAX_CACHE=str(tmp_path / "file"), **always) == ("3\n", "")
 
 
 def test_programs_are_kept_where_nobody_else_writes(tmp_path):
     """However short they took to compile. Our own folder is closed; one that the user names, or of another, is left alone."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "PRISM_JAX_"))}
-    code = "from prism_jax.core.processes import start_jax; start_jax(); import jax; print(jax.jit(lambda x: x + 1)(2))"
 
     def kept(folder: Path, variable: str = "PRISM_JAX_CACHE", inside: str = "") -> int:
-        own = environment | {variable: str(folder), "JAX_PLATFORMS": "cpu"}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=own)
-        assert (done.stdout, done.stderr) == ("3\n", "")
+        assert computed(**{variable: str(folder), "JAX_PLATFORMS": "cpu"}) == ("3\n", "")
         return len([*(folder / inside).iterdir()])
 
     new, open_to_all, foreign = tmp_path / "of" / "mine", tmp_path / "open", tmp_path / "foreign"

@@ -6,7 +6,6 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import pytest
@@ -18,39 +17,12 @@ from prism_jax.prediction.check_report import CheckReport
 from prism_jax.shell.app import main
 from prism_jax.show.reports import REPORTS, published_schema
 from tests.support.intervals import estimates
-from tests.support.report_cases import CASES, write_case_inputs
+from tests.support.report_cases import CASES
 
 
 @pytest.fixture(autouse=True)
 def strict_promotion() -> None:
     """In place of the one of all these tests: NumPyro relies on promotion."""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Everything that the commands read: the files of the golden gate, and a kept fit."""
-    folder = tmp_path_factory.mktemp("app")
-    write_case_inputs(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def answers() -> dict[str, Report]:
-    """Reports that were made already."""
-    return {}
-
-
-@pytest.fixture
-def report(request: pytest.FixtureRequest, folder: Path, answers: dict[str, Report], monkeypatch) -> Report:
-    """The answer in Python, made once per kind; clocks and what is free stand still, so that no report tells of them."""
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr("time.perf_counter", lambda: 0.0)
-    monkeypatch.setattr("prism_jax.show.doctor.available_bytes", lambda: 2.0**33)
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2**33))
-    kind = request.param
-    if kind not in answers:
-        answers[kind] = CASES[kind][1]()
-    return answers[kind]
 
 
 every = pytest.mark.parametrize("report", list(CASES), indirect=True)
@@ -129,8 +101,8 @@ def test_every_estimate_lies_in_the_interval_beside_it(report: Report):
     assert bool(found) == (report.kind in WITH_INTERVALS)
 
 
-def test_predictions_take_fits(folder: Path, monkeypatch):
-    monkeypatch.chdir(folder)
+def test_predictions_take_fits(case_folder: Path, monkeypatch):
+    monkeypatch.chdir(case_folder)
     two = "".join(
         Path("runs.csv").read_text().splitlines(keepends=True)[:3]
     )  # of more, it may be said that what ships is better
@@ -144,20 +116,20 @@ def test_predictions_take_fits(folder: Path, monkeypatch):
     assert told.step_time_s.p50 == fitted.quantile(0.5)
 
 
-def test_a_job_object_is_as_good_as_its_file(folder: Path):
-    file = folder / "job.yaml"
+def test_a_job_object_is_as_good_as_its_file(case_folder: Path):
+    file = case_folder / "job.yaml"
     by_object, by_file = pj.check_job(pj.load_job(file)), pj.check_job(file)
     assert replace(by_object, record=by_file.record) == by_file
     assert pj.peak_memory(file).fits
 
 
-def test_overrides_of_a_job_object_are_refused(folder: Path):
+def test_overrides_of_a_job_object_are_refused(case_folder: Path):
     with pytest.raises(DataError, match="fields of a file"):
-        pj.check_job(pj.load_job(folder / "job.yaml"), overrides=["plan.tp=2"])
+        pj.check_job(pj.load_job(case_folder / "job.yaml"), overrides=["plan.tp=2"])
 
 
-def test_a_damaged_report_names_the_key_and_what_to_do(folder: Path):
-    whole = pj.check_job(f"{folder}/job.yaml").to_dict()
+def test_a_damaged_report_names_the_key_and_what_to_do(case_folder: Path):
+    whole = pj.check_job(f"{case_folder}/job.yaml").to_dict()
     damaged = {name: value for name, value in whole.items() if name != "memory_bytes_per_gpu"}
     with pytest.raises(
         DataError, match="the key 'memory_bytes_per_gpu' is missing. Make it again, or restore the file"

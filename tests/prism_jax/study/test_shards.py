@@ -22,6 +22,7 @@ from tests.support.files.archives import changed
 ROOT = Path(__file__).parents[3]
 SCHEDULERS = ROOT / "examples" / "schedulers"
 TASKS = [1, 2, 3, 4, 5, 8]
+ARRAY = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_MIN": "4", "SLURM_ARRAY_TASK_COUNT": "9"}
 
 
 def test_shards_of_a_folder_are_the_whole_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,11 +71,7 @@ def test_files_that_contradict_each_other_or_are_of_another_study_are_refused(tm
     [
         ("3/64", {}, StudyShard(3, 64)),
         ("auto/64", {"JOB_COMPLETION_INDEX": "5"}, StudyShard(5, 64)),
-        (
-            "auto",
-            {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_MIN": "4", "SLURM_ARRAY_TASK_COUNT": "9"},
-            StudyShard(3, 9),
-        ),
+        ("auto", ARRAY, StudyShard(3, 9)),
         ("auto", {"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, StudyShard(1, 2)),
         ("auto", {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "3", "SLURM_PROCID": "0"}, StudyShard(1, 3)),
     ],
@@ -124,25 +121,12 @@ def test_the_recipe_for_an_array_of_slurm_makes_the_table_of_one_process(tmp_pat
     for file in ("array", "prism-jax"):
         (tmp_path / file).chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    own = os.environ | {
-        "PATH": path,
-        "PYTHONPATH": str(ROOT),
-        "RESULTS": str(tmp_path / "results"),
-        "JOB": "gpt3_175b_1024",
-    }
+    results = {"RESULTS": str(tmp_path / "results"), "JOB": "gpt3_175b_1024"}
+    own = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)} | results
     recipe = SCHEDULERS / "slurm_sweep.sh"
     subprocess.run([tmp_path / "array", recipe], env=own, check=True, capture_output=True, cwd=tmp_path)
     assert len(list((tmp_path / "results").iterdir())) == 3
-    command = [
-        "prism-jax",
-        "sweep",
-        "gpt3_175b_1024",
-        "--set",
-        "plan.tp=4,8,16",
-        "--set",
-        "plan.micro_batch=1,2,4",
-        "--json",
-    ]
+    command = f"prism-jax sweep {results['JOB']} --set plan.tp=4,8,16 --set plan.micro_batch=1,2,4 --json".split()
     rows = []
     for more in (["--resume", str(tmp_path / "results")], []):  # in processes of their own, as users start them
         run = subprocess.run([*command, *more], env=own, check=True, capture_output=True, text=True, cwd=tmp_path)
