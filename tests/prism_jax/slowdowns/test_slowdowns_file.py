@@ -7,16 +7,14 @@ from prism_jax.slowdowns.node_names import read_hosts
 from prism_jax.slowdowns.slowdowns_file import SlowdownTable, read_slowdowns
 
 
-def hosts(tmp_path, text: str, n_devices: int = 16) -> SlowdownTable:
-    file = tmp_path / "hosts.csv"
+def hosts(tmp_path, text: str, n_devices: int = 16, listed: str = "") -> SlowdownTable:
+    file = tmp_path / "gpus.csv"
     file.write_text(text, encoding="utf-8")
-    return read_slowdowns(file, n_devices, node_size=8)
+    return read_slowdowns(file, n_devices, node_size=8, hosts=read_hosts(listed) if listed else ())
 
 
 def read(tmp_path, text: str):
-    file = tmp_path / "gpus.csv"
-    file.write_text(text, encoding="utf-8")
-    return read_slowdowns(file, n_devices=16, node_size=8).factors
+    return hosts(tmp_path, text).factors
 
 
 def test_gpus_nodes_and_classes_are_read(tmp_path):
@@ -185,3 +183,58 @@ def test_more_listed_hosts_than_nodes_are_refused(tmp_path):
     (tmp_path / "gpus.csv").write_text("host,slowdown\nb,1.5\n")
     with pytest.raises(DataError, match="--hosts: 3 hosts, but the job has 2 nodes of 8 GPUs"):
         read_slowdowns(tmp_path / "gpus.csv", 16, 8, ("a", "b", "c"))
+
+
+# --- One slow GPU, number 4 of host gpu003 (rank 20), as strangers write it down --------------------------------------
+
+
+HOSTS = "gpu[001-008]"
+SPELLINGS = {
+    "rank": "rank,slowdown\n20,1.2\n",
+    "rank and host": "rank,host,slowdown\n20,gpu003,1.2\n",
+    "case of the header": "Rank,Node,Slowdown\n20,gpu003,1.2\n",
+    "factor": "rank,factor\n20,1.2\n",
+    "per cent in the column": "rank,slowdown_pct\n20,20\n",
+    "per cent in brackets": "rank,Slowdown (%)\n20,20\n",
+    "per cent in the value": "rank,slowdown\n20,20%\n",
+    "times": "rank,slowdown\n20,1.2x\n",
+    "comment": "# measured on Monday\n#\nrank,slowdown\n20,1.2\n",
+    "tabs": "Host\tGPU\tSlowdown\ngpu003\t4\t1.2\n",
+    "semicolons and a decimal comma": "host;gpu;slowdown\ngpu003;4;1,2\n",
+    "spaces": "host gpu slowdown\ngpu003 4 1.2\n",
+    "domain": "hostname,local_rank,slowdown\ngpu003.cluster.local,4,1.2\n",
+    "case of the host": "host,gpu,slowdown\nGPU003,4,1.2\n",
+    "cuda:4": "host,gpu,slowdown\ngpu003,cuda:4,1.2\n",
+    "GPU4": "host,gpu,slowdown\ngpu003,GPU4,1.2\n",
+    "node and GPU in one": "gpu,slowdown\ngpu003:4,1.2\n",
+    "others are left out": "host,gpu,slowdown\nlogin1,0,3\ngpu003,4,1.2\n",
+}
+
+
+def of_64(tmp_path, text: str, listed: str = HOSTS):
+    return hosts(tmp_path, text, 64, listed).factors
+
+
+@pytest.mark.parametrize("text", SPELLINGS.values(), ids=SPELLINGS.keys())
+def test_every_spelling_is_the_same_gpu_and_factor(tmp_path, text: str):
+    assert of_64(tmp_path, text) == {"all": {20: pytest.approx(1.2)}}
+
+
+def test_a_list_with_domains_finds_hosts_without(tmp_path):
+    found = of_64(tmp_path, "host,gpu,slowdown\ngpu003,4,1.2\n", "gpu[001-008].cluster.local")
+    assert found == {"all": {20: pytest.approx(1.2)}}
+
+
+def test_addresses_have_no_domain_and_two_hosts_of_one_short_name_are_not_guessed(tmp_path):
+    row = "host,gpu,slowdown\n{},4,1.2\n"
+    assert of_64(tmp_path, row.format("10.0.0.3"), "10.0.0.1,10.0.0.2,10.0.0.3") == {"all": {20: 1.2}}
+    for name, listed in (("10.1", "10.2,10.3"), ("a", "a.east,a.west")):
+        with pytest.raises(DataError, match="1 rows are of hosts that are not in --hosts"):
+            of_64(tmp_path, row.format(name), listed)
+
+
+def test_two_columns_of_one_meaning_are_refused(tmp_path):
+    with pytest.raises(DataError, match="two columns hold the same slowdowns"):
+        of_64(tmp_path, "rank,slowdown,Slowdown\n20,1.2,1.3\n")
+    with pytest.raises(DataError, match="needs one of gpu or node"):
+        of_64(tmp_path, "rank,slowdown,slowdown_pct\n20,1.2,20\n")

@@ -11,35 +11,15 @@ from typing import Any
 from prism_jax.core.errors import PrismError
 from prism_jax.launch.import_job import import_job
 
-FIELDS = {
-    "layers": "model.n_layers",
-    "hidden": "model.hidden",
-    "ffn": "model.ffn_hidden",
-    "heads": "model.n_heads",
-    "kv": "model.n_kv_heads",
-    "vocab": "model.vocab",
-    "experts": "model.moe.n_experts",
-    "top_k": "model.moe.top_k",
-    "seq": "plan.seq_len",
-    "micro": "plan.micro_batch",
-    "batch": "plan.global_batch",
-    "tp": "plan.tp",
-    "pp": "plan.pp",
-    "vpp": "plan.virtual_stages",
-    "cp": "plan.cp",
-    "ep": "plan.ep",
-    "dp": "plan.dp",
-    "split": "plan.layer_split",
-    "zero": "plan.zero_stage",
-    "dtype": "plan.dtype",
-    "recompute": "plan.recompute",
-    "gpus": "cluster.n_devices",
-}
-USUAL = {
-    "model.moe.n_experts": "0",
-    "plan.recompute": "none",
-    "plan.zero_stage": "0",
-}  # else 1, where no field is written
+from ..heads import stated
+
+FIELDS = stated(
+    "layers=model.n_layers hidden=model.hidden ffn=model.ffn_hidden heads=model.n_heads kv=model.n_kv_heads vocab=model.vocab "
+    "experts=model.moe.n_experts top_k=model.moe.top_k seq=plan.seq_len micro=plan.micro_batch batch=plan.global_batch "
+    "tp=plan.tp pp=plan.pp vpp=plan.virtual_stages cp=plan.cp ep=plan.ep dp=plan.dp split=plan.layer_split "
+    "zero=plan.zero_stage dtype=plan.dtype recompute=plan.recompute gpus=cluster.n_devices"
+)
+USUAL = stated("model.moe.n_experts=0 plan.recompute=none plan.zero_stage=0")  # else 1, where no field is written
 
 
 @dataclass(frozen=True)
