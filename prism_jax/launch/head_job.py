@@ -166,9 +166,8 @@ def document_of_log(file: Path, overrides: Sequence[str] = ()) -> Document | Non
     Raises:
         DataError: it cannot be a job; says why.
     """
-    given = {name: [one for one in overrides if one.partition("=")[0].strip() == name] for name in _GIVEN}
-    last = {name: found[-1].partition("=")[2].strip() if found else "" for name, found in given.items()}
-    n = last["cluster.n_devices"]
+    given = {name.strip(): value.strip() for name, _, value in (one.partition("=") for one in overrides)}
+    n = given.get("cluster.n_devices", "")
     try:
         is_written = is_script(file) or file.suffix in SUFFIXES
         if not states_job(file):
@@ -184,12 +183,9 @@ def document_of_log(file: Path, overrides: Sequence[str] = ()) -> Document | Non
         if is_written:
             raise
         return None
-    taken = [*given["cluster.device"], *(given["cluster.n_devices"] if takes_number else [])]
-    rest = [one for one in overrides if one not in taken]
-    return asked_job(heads, file, last["cluster.device"] or None, rest)[1].document
-
-
-_GIVEN = ("cluster.device", "cluster.n_devices")  # what a person may say of any file
+    taken = ("cluster.device", "cluster.n_devices") if takes_number else ("cluster.device",)
+    rest = [one for one in overrides if one.partition("=")[0].strip() not in taken]
+    return asked_job(heads, file, given.get("cluster.device") or None, rest)[1].document
 
 
 def logged_runs(file: Path) -> list[tuple[dict[str, Any], StepLog]]:

@@ -107,9 +107,10 @@ def heads_of_file(
         return [head_of_script(path, arguments, variables, n_devices, root)]
     if path.suffix in SUFFIXES:
         return [head_of_config(_config_files(path, arguments, variables or {}, n_devices, root))]
-    _refuse_options(
-        path, {"ARGUMENT": arguments, "--env": variables, "--gpus": n_devices}, "scripts and configurations"
-    )
+    given = {"ARGUMENT": arguments, "--env": variables, "--gpus": n_devices}
+    if (named := next((name for name, value in given.items() if value), "")) != "":
+        what = f"scripts and configurations, and this is none (scripts end in {', '.join(SCRIPTS)})"
+        raise DataError(f"{path}: {named} is for {what}")
     heads = list(runs_of(read_heads(path)))
     if not heads:
         raise NoHeadError(
@@ -117,17 +118,6 @@ def heads_of_file(
             f"trainer ({', '.join(SUFFIXES)}), or a training log (docs/launch.md)."
         )
     return heads
-
-
-def _refuse_options(path: Path, given: dict[str, object], what: str) -> None:
-    """Refuses what has no meaning for a file.
-
-    Raises:
-        DataError: something was given.
-    """
-    named = [name for name, value in given.items() if value]
-    if named:
-        raise DataError(f"{path}: {named[0]} is for {what}, and this is none (scripts end in {', '.join(SCRIPTS)})")
 
 
 def _config_files(
