@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,9 @@ def model_of(found: HeadJob) -> Any:
     return cast(Any, found.job.model)
 
 
-def job_from(tmp_path: Path, arguments: dict[str, object], *more: str, device: str | None = "h100-sxm", overrides=()):
+def job_from(
+    tmp_path: Path, arguments: Mapping[str, object], *more: str, device: str | None = "h100-sxm", overrides=()
+):
     path = tmp_path / "train.log"
     path.write_text("\n".join([*megatron_block(arguments), *more]) + "\n")
     [head] = read_heads(path)
