@@ -433,15 +433,9 @@ def test_a_search_uses_the_same_memory(changes: dict[str, Any]):
     kind = {"recompute": "full", "recompute_method": "block", "recompute_num_layers": 3}
     plan = replace(PLAN, **kind, **changes, tp=2, dp=4)
     job = Job(LLAMA_3, catalog.cluster("dgx-h100", 8), plan, preset("none"), framework="megatron-core")
-    space = replace(
-        default_space(job, any_framework=True),
-        tp=(1, 2),
-        pp=(1, 2),
-        cp=(1,),
-        micro_batch=(1,),
-        schedule=("1f1b",),
-        virtual_stages=(1,),
-    )
+    few: dict[str, Any] = {"tp": (1, 2), "pp": (1, 2), "cp": (1,), "micro_batch": (1,)}
+    usual = default_space(job, any_framework=True)
+    space = replace(usual, **few, schedule=("1f1b",), virtual_stages=(1,))
     evaluator = Evaluator(job, space)
     tables = [evaluator.block(index) for index in range(len(evaluator.layouts))]
     some = [(table, row) for table in tables for row in range(0, len(table), 17)]

@@ -47,17 +47,13 @@ def test_backward_is_two_forwards() -> None:
     assert table.flops("B", "W") == pytest.approx(2 * table.flops("F"))
 
 
-def test_doubling_the_micro_batch_doubles_flops() -> None:
-    once, twice = kernels_of(MOE, PLAN), kernels_of(MOE, replace(PLAN, micro_batch=4))
-    assert twice.flops() == pytest.approx(2 * once.flops())
-
-
-def test_tensor_parallelism_divides_flops() -> None:
-    assert kernels_of(LLAMA, replace(PLAN, tp=4)).flops() == pytest.approx(kernels_of(LLAMA, PLAN).flops() / 4)
-
-
-def test_context_parallelism_divides_flops() -> None:
-    assert kernels_of(LLAMA, replace(PLAN, cp=2)).flops() == pytest.approx(kernels_of(LLAMA, PLAN).flops() / 2)
+@pytest.mark.parametrize(
+    ("model", "changes", "factor"), [(MOE, {"micro_batch": 4}, 2), (LLAMA, {"tp": 4}, 1 / 4), (LLAMA, {"cp": 2}, 1 / 2)]
+)
+def test_micro_batches_multiply_and_ranks_divide_flops(model: TransformerSpec, changes: dict, factor: float) -> None:
+    assert kernels_of(model, replace(PLAN, **changes)).flops() == pytest.approx(
+        factor * kernels_of(model, PLAN).flops()
+    )
 
 
 def test_expert_parallelism_changes_the_shape_of_expert_products_but_not_their_flops() -> None:
