@@ -326,7 +326,7 @@ class _WholeSteps:
         """Step times from the slowest replicas."""
         time_s = core_s
         if shared.end_call.cv > 0:
-            end_s = np.interp(self.factor, shared.factor(shared.scores), np.asarray(shared.end_s))
+            end_s = np.interp(self.factor, shared.carried, np.asarray(shared.end_s))
             time_s = time_s + end_s * (NormalScoreMap.from_family(shared.end_call)(ndtri(self.u[COMM_CALLS][0])) - 1.0)
         if shared.step.cv > 0:
             time_s = time_s * NormalScoreMap.from_family(shared.step)(ndtri(self.u[STEP][0]))
@@ -364,7 +364,7 @@ def _slowest_candidates(
 
 def _slowest(time_s: Floats, drawn: Positions, present: NDArray[np.bool_], shared: Shared, factor: Floats) -> Floats:
     """Slowest of the columns of every step [step] at its mean regime factor."""
-    low, fraction = interpolation(factor, shared.factor(shared.scores))
+    low, fraction = interpolation(factor, shared.carried)
     high, found = np.minimum(low + 1, len(time_s) - 1), np.empty(len(factor))
     for first in range(0, len(factor), ROWS):
         some = slice(first, first + ROWS)

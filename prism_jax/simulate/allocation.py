@@ -148,10 +148,9 @@ def repeated_columns(
     drawn = _drawn(program, designs[0], key, first_s), _drawn(program, designs[1], other)
     time_s = np.concatenate(drawn, axis=2)
     shared = shared_of(program, designs[0].scores, known and known.gpus)
-    carried = shared.factor(shared.scores)
-    factor, chance = _nodes(shared, carried)
+    factor, chance = _nodes(shared)
     return Repeats(
-        time_s=_at_nodes(time_s, carried, factor),
+        time_s=_at_nodes(time_s, shared.carried, factor),
         weight=np.concatenate([columns.weight for columns in designs]),
         factor=factor,
         chance=chance,
@@ -165,8 +164,7 @@ def _drawn(program: Program, columns: ReplicaColumns, key: Array, first_s: Float
     """Times [repeat, score, randomisation, column]: the persistent factors of a chunk are those of its `fleet`."""
     n_chunk, found = len(columns.chunks.index), [] if first_s is None else [first_s.transpose(1, 0, 2)]
     for repeat in range(len(found), N_REPEAT):
-        chunks = replace(columns.chunks, index=columns.chunks.index + repeat * n_chunk)
-        chunks = with_plain_work(chunks, program.work, columns.width)
+        chunks = with_plain_work(columns.chunks.again(repeat * n_chunk), program.work, columns.width)
         time_s = column_times(columns.inputs, key, chunks, columns.width)
         found.append(columns.by_randomisation(time_s).transpose(1, 0, 2))
     return np.stack(found)
@@ -180,18 +178,19 @@ def _known(program: Program, known: KnownReplicas | None, key: Array, scores: Fl
     inputs = column_inputs(program, regime_factors(program, scores), explicit=True)
     n, found = program.n_replica * known.n_column // width, []
     for repeat in range(N_REPEAT):
-        own = with_plain_work(replace(chunks, index=chunks.index + repeat * n), program.work, width)
+        own = with_plain_work(chunks.again(repeat * n), program.work, width)
         time_s = np.asarray(column_times(inputs, key_of_known(key), own, width), dtype=np.float64)
         found.append(known.by_replica(time_s))
     time_s = np.stack(found, axis=1)
     if len(factor) == 1:
         return time_s
-    low, share = interpolation(factor, shared_of(program, scores).factor(scores))
+    low, share = interpolation(factor, shared_of(program, scores).carried)
     return time_s[:, :, low] + share[:, None] * (time_s[:, :, low + 1] - time_s[:, :, low])
 
 
-def _nodes(shared: Shared, carried: Floats) -> tuple[Floats, Floats]:
+def _nodes(shared: Shared) -> tuple[Floats, Floats]:
     """Network factors [node], and how much each counts in a mean over network scores."""
+    carried = shared.carried
     if len(carried) == 1:
         return carried, np.ones(1)
     grid = np.interp(np.arange(N_FINER * (len(carried) - 1) + 1) / N_FINER, np.arange(len(carried)), carried)
@@ -350,7 +349,7 @@ def _steps(repeats: Repeats, at_s: Floats, below: Floats, rng: np.random.Generat
     step = np.arange(N_STEP)
     high = np.minimum(low + 1, len(quantiles) - 1)
     core_s = quantiles[low, step] + share * (quantiles[high, step] - quantiles[low, step])
-    end_s = np.interp(factor, shared.factor(shared.scores), np.asarray(shared.end_s, dtype=np.float64))
+    end_s = np.interp(factor, shared.carried, np.asarray(shared.end_s, dtype=np.float64))
     return np.asarray(finish(core_s, end_s, shared, rng))
 
 

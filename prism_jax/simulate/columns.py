@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any
 from zlib import crc32
@@ -127,6 +127,10 @@ class Chunk:
         """Returns one of several stacked chunks."""
         return jax.tree.map(lambda leaf: leaf[place, ...], self)
 
+    def again(self, more: int) -> Chunk:
+        """Returns other steps of the same fleets: all draws but those of the fleets are those of chunks `more` places on."""
+        return replace(self, index=self.index + more, fleet=self.index)
+
 
 @traced_record
 class DrawnColumns:
@@ -167,13 +171,11 @@ def column_times(
     n_device = 1 << (min(n_chunk, len(jax.local_devices())).bit_length() - 1)
     found: list[Any] = []
     plain = chunks.regime is None and chunks.known is None and chunks.links is None and not inputs.explicit
-    content = _content(inputs, n_column) if plain else None
+    draw = partial(_drawn, inputs, words, n_column=n_column, content=_content(inputs, n_column) if plain else None)
+    step = inputs.graph, inputs.regime, inputs.compute, inputs.comm, inputs.work
     for first in range(0, n_chunk, n_device):
         some = [chunks.at(min(k, n_chunk - 1)) for k in range(first, first + n_device)]
-        drawn = jax.tree.map(
-            lambda *leaves: np.stack(leaves), *(_drawn(inputs, words, own, n_column, content) for own in some)
-        )
-        step = inputs.graph, inputs.regime, inputs.compute, inputs.comm, inputs.work
+        drawn = jax.tree.map(lambda *leaves: np.stack(leaves), *map(draw, some))
         found.append(_compiled(n_device, 1, None, backend)(step, drawn))
         found[:-1] = map(gathered, found[:-1])  # the last runs while the next is drawn
     return np.concatenate([*found[:-1], gathered(found[-1])])[:n_chunk]

@@ -59,7 +59,7 @@ class KnownReplicas:
         index = (self.replicas[:, None] * n + np.arange(n)).ravel()
         known = np.broadcast_to(on_host(factors)[..., None], (*factors.shape, width))
         replica = np.broadcast_to(np.repeat(self.replicas, n)[:, None], (len(index), width))
-        chunk = Chunk(index=index, known=known, fleet=index, links=links_of(program, self.gpus, replica))
+        chunk = Chunk(index=index, known=known, links=links_of(program, self.gpus, replica))
         return with_plain_work(chunk, program.work, width), width
 
     def by_replica(self, time_s: Floats) -> Floats:

@@ -409,7 +409,7 @@ def replica_columns(program: Program, key: Array, n_samples: int, links: Floats 
     known = None if links is None else ReplicaLinks.of(program, links).alike(len(index), width, program.n_node)
     return ReplicaColumns(
         inputs=column_inputs(program, regime_factors(program, scores)),
-        chunks=Chunk(index, peak, fleet=index, links=known, work=work),
+        chunks=Chunk(index, peak, links=known, work=work),
         width=width,
         scores=scores,
         weight=design.weight,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import jax
@@ -104,6 +104,11 @@ class Shared:
                 value += share / total * NormalScoreMap.from_family(family)(score)
         return value
 
+    @cached_property
+    def carried(self) -> Floats:
+        """Mean regime factors [score] at the carried network scores."""
+        return self.factor(self.scores)
+
 
 class AlikeReplicas(NamedTuple):
     """Replicas of a step whose times have one law.
@@ -168,7 +173,7 @@ def _exceeded(u: Floats, n: int) -> Floats:
 
 def _end_s(factor: Floats, shared: Shared) -> Values:
     """Final communication of steps at mean regime factors [n], seconds."""
-    return namespace(shared.end_s).interp(factor, shared.factor(shared.scores), shared.end_s)
+    return namespace(shared.end_s).interp(factor, shared.carried, shared.end_s)
 
 
 def _maximum_given(
@@ -184,19 +189,19 @@ def _maximum_given(
     Between carried scores the columns' times are interpolated first, on a finer grid of factors, and quantiles
     between grid points: every step then has a factor of its own at the price of a few sorts.
     """
-    carried = shared.factor(shared.scores)
     share = np.arange(N_FINER) / N_FINER
+    carried = shared.carried
     grid = np.append((carried[:-1, None] + np.diff(carried)[:, None] * share).ravel(), carried[-1])
-    times = [_between(time_s, *at) for at in zip(*interpolation(grid, carried), strict=True)]
+    every_s = between(time_s, *interpolation(grid, carried))
     low, fraction = interpolation(factor, grid)
-    xp = namespace(time_s)
-    if xp is not np:
-        return _traced_quantiles(xp.stack(times), weight, wanted, low, fraction)
-    tables = [table(own_s, weight) for own_s in times]
+    if namespace(time_s) is not np:
+        return _traced_quantiles(every_s, weight, wanted, low, fraction)
+    probs, times_s = table(every_s, weight)
     value = np.empty(len(wanted))
-    for k in np.unique(low):
-        here = low == k
-        ends = [np.interp(wanted[here], *table) for table in tables[k : k + 2]]
+    by_low = np.argsort(low, kind="stable")
+    for here in np.split(by_low, np.flatnonzero(np.diff(low[by_low])) + 1):
+        some = slice(low[here[0]], low[here[0]] + 2)
+        ends = [np.interp(wanted[here], *own) for own in zip(probs[some], times_s[some], strict=True)]
         value[here] = ends[0] + fraction[here] * (ends[-1] - ends[0])
     return value
 
@@ -225,9 +230,10 @@ def _traced_quantiles(
     return every_s[low, sample] + fraction * (every_s[high, sample] - every_s[low, sample])
 
 
-def _between(time_s: Values, low: np.intp, fraction: float) -> Values:
-    """Times [column] between two carried scores."""
-    return time_s[low] if fraction == 0.0 else (1.0 - fraction) * time_s[low] + fraction * time_s[low + 1]
+def between(values: Values, low: NDArray[np.intp], fraction: Floats) -> Values:
+    """Values [place, column] on straight lines from those at nodes [node, column]; places as `interpolation` finds them."""
+    high = np.minimum(low + 1, len(values) - 1)
+    return (1.0 - fraction)[:, None] * values[low] + fraction[:, None] * values[high]
 
 
 def finish(core_s: Values, end_s: Values, shared: Shared, rng: np.random.Generator) -> Values:
@@ -287,7 +293,11 @@ def stalled(time_s: Values, prob: float, mean_fraction: float) -> Values:
     far = np.linspace(0.0, np.log(4.0 * n * prob + 1.0) + 1.0, max(128, int(192 * finer)))
     reach = time_s[-1] * (1.0 + mean_fraction * far[1:])
     grid = xp.concatenate([xp.interp(fine_tail(max(256, int(512 * finer)), n), middle, time_s), reach])
-    beyond = xp.exp(-xp.maximum(grid[:, None] / few[None] - 1.0, 0.0) / mean_fraction) @ mass
+    late = xp.maximum(grid[:, None], few)  # below in place: what is made anew takes longer than the arithmetic
+    late /= few
+    late -= 1.0
+    late /= -mean_fraction
+    beyond = xp.exp(late) @ mass
     above = 1.0 - xp.interp(grid, time_s, middle, left=0.0, right=1.0)
     return xp.interp(middle, 1.0 - ((1.0 - prob) * above + prob * beyond), grid)
 
@@ -308,13 +318,12 @@ def maximum_quantile(time_s: Floats, weight: Floats, n: int, u: Floats) -> Float
 
 
 def survival_table(time_s: Floats, weight: Floats) -> Table:
-    """Survival probabilities, increasing, and the times that are exceeded with them.
+    """Survival probabilities, increasing, and the times that are exceeded with them; of columns [..., column].
 
     Summed from the slow end, where the maximum lives, at mid-weights; between columns one interpolates.
     """
-    order = np.argsort(time_s)[::-1]
-    mass = weight[order] / weight.sum()
-    return np.cumsum(mass) - 0.5 * mass, time_s[order]
+    mass, slowest_s = _from_slow_end(time_s, weight)
+    return np.cumsum(mass, axis=-1) - 0.5 * mass, slowest_s
 
 
 def survival_steps(time_s: Floats, weight: Floats) -> Table:
@@ -323,10 +332,15 @@ def survival_steps(time_s: Floats, weight: Floats) -> Table:
     Staircases of parts of the columns average to that of all, which tables of parts do not: between the few columns of a part
     they interpolate more widely than the table of all does. So the error of the whole shows in the staircases of its parts.
     """
-    order = np.argsort(time_s)[::-1]
-    end = np.cumsum(weight[order] / weight.sum())
-    start = np.concatenate([[0.0], end[:-1]])
-    return np.stack([start, end], axis=1).ravel(), np.repeat(time_s[order], 2)
+    mass, slowest_s = _from_slow_end(time_s, weight)
+    edges = np.insert(np.cumsum(mass, axis=-1), 0, 0.0, axis=-1)
+    return np.repeat(edges, 2, axis=-1)[..., 1:-1], np.repeat(slowest_s, 2, axis=-1)
+
+
+def _from_slow_end(time_s: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Shares in the weight, and times, of columns [..., column] from the slowest to the fastest."""
+    order = np.argsort(time_s, axis=-1)[..., ::-1]
+    return weight[order] / weight.sum(), np.take_along_axis(time_s, order, axis=-1)
 
 
 def interpolation(x: Floats, nodes: Floats) -> tuple[NDArray[np.intp], Floats]:
