@@ -23,8 +23,8 @@ from prism_jax import Job, load_job
 from prism_jax.placement.draws import N_SHARED
 from prism_jax.placement.evaluator import problem_of
 from prism_jax.placement.fleet import fleet_of
-from prism_jax.placement.place import Effort, fresh_steps, place
-from prism_jax.placement.result import AS_GIVEN, OPTIMISED, PlacementResult
+from prism_jax.placement.place import Effort, PlacementResult, fresh_steps, place
+from prism_jax.placement.report import AS_GIVEN, OPTIMISED
 from prism_jax.placement.splits import exact_problem
 from prism_jax.result.spread import Gain
 from prism_jax.simulate.inputs import known_gpus

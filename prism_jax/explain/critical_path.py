@@ -1,7 +1,7 @@
 """Critical path: the share of each class of work in the slowest replica's step.
 
 A step is a maximum of sums of durations: those on one path, back from the end of the step through whatever decided when an op
-starts. The paths of a few columns are walked back on the host (`graph.walk`), on the draws that the scan over levels would make.
+starts. The paths of a few columns are walked back on the host (`decide`), on the draws that the scan over levels would make.
 The seconds of an op are those of its slowest member; of a large group, whose maximum is drawn directly, they are divided as those
 of the member with the slowest persistent factor. Averaged over draws, weighted by the probability that a column is the slowest of
 its step, they are the expected seconds of each class on the critical path. With n replicas that are alike, and known ones r,
@@ -24,8 +24,7 @@ from ..core.kernels import NETWORK_AXES
 from ..graph.draws import Words, both, exponential_pairs, host_key, normal_pairs, on_host, word_pairs
 from ..graph.members import ExplicitMembers, Members, MemberTable
 from ..graph.propagate import HAND_OVER, CommFactors
-from ..graph.step_graph import StepGraph
-from ..graph.walk import Decided, decide
+from ..graph.step_graph import Decided, StepGraph, decide
 from ..simulate.columns import Chunk, ColumnInputs, link_factors, members_of, named, persistent_factors
 from ..simulate.importance import Design
 from ..simulate.inputs import column_inputs, regime_factors

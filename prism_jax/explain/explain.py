@@ -13,7 +13,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from jax import Array
@@ -25,8 +26,7 @@ from ..core.kernels import COMM_AXES, COMPUTE_CLASSES, KERNEL_CLASSES
 from ..cost.memory import chunk_activations
 from ..cost.step import step_cost
 from ..graph.draws import folded, typed_key
-from ..graph.step_graph import StepGraph
-from ..graph.walk import noise_free_s
+from ..graph.step_graph import StepGraph, noise_free_s
 from ..job.job import Job
 from ..plan.plan import device_layout
 from ..result.distribution import StepTimeDistribution, check_prob
@@ -62,7 +62,9 @@ def breakdown(
     fixed, without_lag = (noise_free_s(graph, program.dtype, lag) for lag in (1.0, 0.0))
     parts["pp_comm"] = float(graph.send_s.sum() / graph.n_lane) + max(0.0, fixed - without_lag)
     parts["bubble"] = max(0.0, fixed - sum(parts.values()))
-    parts["stalls"] = distribution.mean_s * (1.0 - 1.0 / (1.0 + _stall_fraction(program)))
+    stalls, n_devices = program.job.variability.stalls, program.job.plan.n_devices
+    stalled = sum(stall.prob(n_devices) * stall.mean_fraction for stall in stalls)
+    parts["stalls"] = distribution.mean_s * (1.0 - 1.0 / (1.0 + stalled))
     parts["waiting_for_stragglers"] = distribution.mean_s - parts["stalls"] - fixed
     return parts
 
@@ -72,11 +74,6 @@ def _slowed(graph: StepGraph, gpus: KnownGpus) -> StepGraph:
     mean = gpus.filled.mean(axis=1)
     memory = mean[COMPUTE_CLASSES.index("memory")]
     return replace(graph, compute_s=graph.compute_s * mean, end_compute_s=graph.end_compute_s * memory)
-
-
-def _stall_fraction(program: Program) -> float:
-    n_devices = program.job.plan.n_devices
-    return sum(stall.prob(n_devices) * stall.mean_fraction for stall in program.job.variability.stalls)
 
 
 N_TIMELINE_COLUMN = 128
@@ -114,8 +111,7 @@ def timelines(
     return lines
 
 
-@dataclass(frozen=True)
-class _KnownReplica:
+class _KnownReplica(NamedTuple):
     number: int
     chunk: Chunk
 
@@ -157,12 +153,12 @@ def _timeline(
     program: Program, title: str, columns: HostColumns, column: int, step_s: float, mean_s: Floats
 ) -> Timeline:
     second, pair = divmod(column, columns.n_pair)
-    run = columns.only(np.array([pair])).run()
+    own = columns.only(np.array([pair]))
+    run = own.run()
     parts = (run.ops.start_s, run.ops.end_s, run.compute_s, run.end_of_lane_s)
     start_s, end_s, compute_s, end_of_lane_s = (part[..., second].astype(float) for part in parts)
     graph = program.graph
     labels = tuple([str(op) for op in graph.ops])
-    own = columns.only(np.array([pair]))
     details = _details(program, own.chip[..., second].astype(float), run.slow[..., second], mean_s)
     return Timeline(title, start_s, end_s, compute_s, graph.op, labels, end_of_lane_s, step_s, details)
 

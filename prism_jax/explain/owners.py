@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from jax import Array
 
+from ..core.arrays import Floats
 from ..core.kernels import NETWORK_AXES
 from ..plan.packing import MIXTURE, PACKINGS
 from ..result.distribution import INTERPOLATION, StepTimeDistribution
@@ -67,9 +68,12 @@ def fall(before: StepTimeDistribution, after: StepTimeDistribution, p: float) ->
     seconds = before.quantile(p) - after.quantile(p)
     pairs = zip(before.batches_s, after.batches_s, strict=True)
     of_batch = np.array([np.quantile(one_s, p) - np.quantile(other_s, p) for one_s, other_s in pairs])
-    drawn = N_BATCH_STUDENT * float(of_batch.std(ddof=1)) / np.sqrt(len(of_batch))
-    left = INTERPOLATION * abs(seconds)
-    return seconds, float(np.hypot(drawn, left))
+    return seconds, float(np.hypot(student_error(of_batch), INTERPOLATION * abs(seconds)))
+
+
+def student_error(values: Floats, axis: int = 0) -> Floats:
+    """Standard error of means over independent randomisations, which lie along `axis`."""
+    return N_BATCH_STUDENT * values.std(axis=axis, ddof=1) / np.sqrt(values.shape[axis])
 
 
 def _without_given(known: KnownReplicas) -> Iterator[tuple[str, KnownReplicas | None]]:

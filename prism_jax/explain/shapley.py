@@ -29,7 +29,7 @@ from ..simulate.program import Program, by_class
 from ..simulate.replica_maximum import step_samples, survival_steps
 from ..variability.families import CONSTANT
 from ..variability.tree import PARTS
-from .owners import N_BATCH_STUDENT, OF_WHOLE_STEPS, used_collectives
+from .owners import OF_WHOLE_STEPS, student_error, used_collectives
 from .types import ShapleyFalls
 
 STEP, STALLS = OF_WHOLE_STEPS
@@ -165,7 +165,7 @@ def shapley_falls(
     groups = _groups(removals, owners, most_owners)
     value = _all_removals(removals, [*groups.values()])  # [subset, 1 + randomisation]
     shares, k = shapley_values(value), np.arange(len(groups))
-    errors, rise = _error(shares[:, 1:]), value[-1] - value[0]
+    errors, rise = student_error(shares[:, 1:], axis=1), value[-1] - value[0]
     alone = value[1 << k, 0] - value[0, 0]
     last = value[-1, 0] - value[len(value) - 1 - (1 << k), 0]
     names = [*groups]
@@ -180,14 +180,9 @@ def shapley_falls(
         alone_s=by_name(alone),
         last_s=by_name(last),
         total_s=float(rise[0]),
-        total_error_s=float(_error(rise[None, 1:])[0]),
+        total_error_s=float(student_error(rise[1:])),
         rest=tuple(groups.get(OTHERS, ())),
     )
-
-
-def _error(values: Floats) -> Floats:
-    """Standard error [owner] of means over randomisations [owner, randomisation]."""
-    return N_BATCH_STUDENT * values.std(axis=1, ddof=1) / np.sqrt(values.shape[1])
 
 
 def _groups(removals: _Removals, owners: Sequence[str], most: int) -> dict[str, list[str]]:

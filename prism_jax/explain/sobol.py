@@ -45,7 +45,7 @@ from ..simulate.program import Program
 from ..simulate.replica_maximum import Shared, interpolation, latin_hypercube, stratified
 from ..simulate.work import ROUTING
 from ..variability.score_map import NormalScoreMap
-from .owners import N_BATCH_STUDENT, OF_WHOLE_STEPS
+from .owners import OF_WHOLE_STEPS, student_error
 from .types import SobolIndices
 
 GPUS, NODES, CALLS, COMM_CALLS, LINKS, REGIME = "gpu", "node", "compute_calls", "comm_calls", "links", "network_regime"
@@ -125,9 +125,6 @@ def indices(names: Sequence[str], f_a: Floats, f_b: Floats, f_ab: Floats) -> Sob
     first, total = first_and_total(f_a.ravel(), f_b.ravel(), f_ab.transpose(1, 0, 2).reshape(len(names), -1))
     firsts, totals = (np.stack(part) for part in zip(*each, strict=True))
 
-    def error(values: Floats) -> Floats:
-        return N_BATCH_STUDENT * values.std(axis=0, ddof=1) / np.sqrt(len(values))
-
     order = [int(k) for k in np.argsort(-total, kind="stable")]
 
     def by_name(values: Floats) -> Mapping[str, float]:
@@ -135,11 +132,11 @@ def indices(names: Sequence[str], f_a: Floats, f_b: Floats, f_ab: Floats) -> Sob
 
     return SobolIndices(
         first=by_name(first),
-        first_error=by_name(error(firsts)),
+        first_error=by_name(student_error(firsts)),
         total=by_name(total),
-        total_error=by_name(error(totals)),
+        total_error=by_name(student_error(totals)),
         remainder=1.0 - float(first.sum()),
-        remainder_error=float(error(firsts.sum(axis=1))),
+        remainder_error=float(student_error(firsts.sum(axis=1))),
         sd=float(np.std([f_a, f_b])),
     )
 

@@ -325,9 +325,9 @@ def chain_of(
 ) -> ScoreChain:
     """Device form of `(score_map - shift) * scale`, padded to `n_terms` knots; None for the next of `N_TERMS`."""
     n_inner = len(score_map.knots_z) - 2
-    terms = score_map.relu_terms(next((n for n in N_TERMS if n >= n_inner), n_inner) if n_terms is None else n_terms)
-    values = (float(terms.intercept) - shift) * scale, float(terms.slope) * scale, terms.knots, terms.dslopes * scale
-    return ScoreChain(*(on_host(v) for v in values))
+    size = next((n for n in N_TERMS if n >= n_inner), n_inner) if n_terms is None else n_terms
+    offset, slope, knots, bends = score_map.relu_terms(size)
+    return ScoreChain(*map(on_host, ((offset - shift) * scale, slope * scale, knots, bends * scale)))
 
 
 def family_chain(family: Family, n_terms: int | None = None) -> ScoreChain:

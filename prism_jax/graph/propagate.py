@@ -195,7 +195,7 @@ def lane_ends(
     """Returns the times at which lanes end all their work, seconds, and the deciders of the starts of ops [level, lane, score,
     column].
 
-    Deciders are as those of `graph.walk`: 0 for the lane's previous op, d + 1 for predecessor d.
+    Deciders are as those of `step_graph.decide`: 0 for the lane's previous op, d + 1 for predecessor d.
     """
     n_lane, n_column = network.link.shape[1:]
     n_score = network.regime.shape[0]

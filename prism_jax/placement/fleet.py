@@ -211,8 +211,6 @@ def _touched(slots: NDArray[np.int32], n_slot: int) -> NDArray[np.int32]:
     n_replica = slots.shape[2]
     replica = np.broadcast_to(np.arange(n_replica)[None, None, :], slots.shape)
     pairs = np.unique(slots.astype(np.int64) * n_replica + replica)
-    by_slot = [pairs[pairs // n_replica == s] % n_replica for s in range(n_slot)] if n_slot < 64 else None
-    if by_slot is None:
-        by_slot = np.split(pairs % n_replica, np.searchsorted(pairs // n_replica, np.arange(1, n_slot)))
+    by_slot = np.split(pairs % n_replica, np.searchsorted(pairs // n_replica, np.arange(1, n_slot)))
     width = max(len(r) for r in by_slot)
     return np.array([np.append(r, np.repeat(r[-1:], width - len(r))) for r in by_slot], dtype=np.int32)

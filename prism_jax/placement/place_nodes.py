@@ -21,10 +21,10 @@ from ..job.load_job import JobFile, loaded
 from ..job.write_job import ChosenFrom
 from ..result.parameters import SLOWDOWNS, Overrides, SaveDir, Seed
 from ..slowdowns.slowdowns_file import SlowdownTable, read_slowdowns
-from .report import PlacedJob, PlacementGoal, PlacementReport, SlotFacts
+from .report import AS_GIVEN, PlacedJob, PlacementGoal, PlacementReport, SlotFacts
 
 if TYPE_CHECKING:
-    from .result import PlacementResult
+    from .place import PlacementResult
 
 
 def hostfile(hosts: Sequence[str], node_size: int, spares: Sequence[str] = ()) -> str:
@@ -188,7 +188,7 @@ def place_nodes(
 
 
 def _report(job: PlacedJob, result: PlacementResult, notes: tuple[str, ...]) -> PlacementReport:
-    from .result import AS_GIVEN, REPORTED  # needs JAX, which mistakes do not wait for
+    from .place import REPORTED  # needs JAX, which mistakes do not wait for
 
     gain, best_baseline = result.gain, result.best_baseline
     over_baseline = result.gain_over(best_baseline)

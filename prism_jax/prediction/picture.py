@@ -10,8 +10,7 @@ from ..core.errors import DataError
 from ..core.picture import new_figure, style
 from ..explain.picture import plot_breakdown, plot_owners
 from ..explain.types import Explanation
-from ..result.curve import StepCurve, step_curve
-from ..result.distribution import StepTimeDistribution
+from ..result.distribution import StepCurve, StepTimeDistribution, step_curve
 from ..result.picture import plot_model_interval, plot_step_time
 from .report import PredictionReport
 

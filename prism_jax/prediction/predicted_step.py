@@ -26,8 +26,7 @@ from ..graph.draws import typed_key
 from ..job.framework_notes import framework_notes
 from ..job.job import Job
 from ..job.rules import workload_notes
-from ..result.curve import step_curve
-from ..result.distribution import StepTimeDistribution
+from ..result.distribution import StepTimeDistribution, step_curve
 from ..simulate.batches import epistemic_band
 from ..simulate.inputs import KnownGpus, known_gpus
 from ..simulate.predict import DEFAULT_COLUMNS, predict

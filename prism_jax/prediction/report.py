@@ -12,8 +12,7 @@ from ..core.readable import counted, percent, prob, time_to, time_with_error, ti
 from ..core.report import WHERE_KNOWN, Report, RunRecord
 from ..core.units import format_s
 from ..explain.types import Attribution, GivenSlowdowns
-from ..result.curve import StepCurve
-from ..result.distribution import Guarantee
+from ..result.distribution import Guarantee, StepCurve
 from ..workload.transformer.routing import DroppedTokens
 from .check_report import assumed, assumption_blocks, memory_block, memory_verdict
 from .explained import attribution_blocks, breakdown_blocks, given_blocks, owner_bars

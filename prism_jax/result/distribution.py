@@ -37,6 +37,7 @@ from scipy.special import bdtr, stdtrit
 
 from ..core.arrays import Float, Floats
 from ..core.errors import DataError
+from ..core.readable import short_numbers
 from ..core.report import shown
 from ..core.units import format_s
 
@@ -233,16 +234,6 @@ def _row(cells: Sequence[str], tag: str) -> str:
 QUANTILES = (0.05, 0.5, 0.95, 0.99)  # that a notebook shows
 
 
-@runtime_checkable
-class Sampled(Protocol):
-    """Protocol of anything with sorted samples."""
-
-    @property
-    def samples_s(self) -> Floats:
-        """[sample] equally likely step times, seconds, sorted."""
-        ...
-
-
 @runtime_checkable  # the type checker of the tests asks
 class StepTimes(Protocol):
     """A distribution of step times."""
@@ -296,16 +287,16 @@ class SampleStatistics:
     """The answers that follow from the samples alone, for classes that have them."""
 
     @property
-    def mean_s(self: Sampled) -> float:
+    def mean_s(self: StepTimes) -> float:
         """Mean step time, seconds."""
         return float(self.samples_s.mean())
 
     @property
-    def std_s(self: Sampled) -> float:
+    def std_s(self: StepTimes) -> float:
         """Standard deviation of the step time, seconds."""
         return float(self.samples_s.std())
 
-    def prob_above(self: Sampled, time_s: float) -> float:
+    def prob_above(self: StepTimes, time_s: float) -> float:
         """P(step > time_s)."""
         return float((self.samples_s > time_s).mean())
 
@@ -382,3 +373,57 @@ class StepTimeDistribution(SampleStatistics):
         if self.method == "brute_force" and self.by_fleet_s.shape[1] == 1:
             return independent_bound(self.samples_s, p, confidence)
         return randomised_bound(self.samples_s, self.batches_s, p, confidence)
+
+
+LEVELS = np.round(np.concatenate([np.linspace(0.001, 0.99, 200), np.linspace(0.99, 0.9995, 40)[1:], [0.5, 0.95]]), 6)
+ROUNDING = 1e-6  # relative; a smaller range is float32 noise
+
+
+@dataclass(frozen=True)
+class StepCurve:
+    """Quantiles of the step time, as a picture needs them.
+
+    Attributes:
+        level: probabilities, ascending.
+        time_s, error_s: quantiles and their Monte Carlo standard errors.
+        deterministic_s: the step without variability.
+        bound: of the p95; None where too little was simulated for one.
+    """
+
+    level: tuple[float, ...]
+    time_s: tuple[float, ...]
+    error_s: tuple[float, ...]
+    deterministic_s: float
+    bound: Guarantee | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether every step takes the same time."""
+        return self.time_s[-1] - self.time_s[0] <= ROUNDING * self.time_s[0]
+
+    def at(self, p: float) -> float:
+        """The quantile `p`, between levels linear."""
+        return float(np.interp(p, self.level, self.time_s))
+
+    def error_at(self, p: float) -> float:
+        """The standard error of the quantile `p`, between levels linear."""
+        return float(np.interp(p, self.level, self.error_s))
+
+
+def step_curve(distribution: StepTimeDistribution, bound: Guarantee | None = None) -> StepCurve:
+    """Reads the curve off a distribution.
+
+    Args:
+        distribution: what `predict` returns.
+        bound: in the place of the distribution's own guarantee.
+    """
+    level = np.unique(LEVELS)
+    if bound is None:
+        try:
+            bound = distribution.guarantee()
+        except DataError:  # too few samples for one
+            bound = None
+    times, errors = zip(*((distribution.quantile(p), distribution.mc_error(p)) for p in level), strict=True)
+    return StepCurve(
+        tuple(map(float, level)), short_numbers(times), short_numbers(errors), distribution.deterministic_s, bound
+    )

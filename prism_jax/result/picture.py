@@ -9,8 +9,7 @@ from matplotlib.ticker import PercentFormatter
 from ..core.picture import INDIGO, WINE, name_time_axis, new_axes
 from ..core.readable import time_with_error
 from ..core.units import format_s
-from .curve import StepCurve, step_curve
-from .distribution import StepTimeDistribution
+from .distribution import StepCurve, StepTimeDistribution, step_curve
 
 MARKS = {0.5: "o", 0.95: "s", 0.99: "^"}
 LEGEND_WIDTH, LEGEND_HEIGHT = 0.58, 0.38  # of the axes, at most

@@ -1,5 +1,7 @@
 """Searches every plan of a space, screened without randomness, the survivors raced on their tails; or does so for several sizes.
 
+A journal keeps the results so far in a file of its own, so that an interrupted search goes on where it stopped.
+
 Of several cluster sizes, those count that no other beats in time, GPUs, energy or cost. The batch stays (strong scaling). Energy
 is that of all devices at their power limit for the median step; cost is the price of all devices for it.
 """
@@ -7,7 +9,7 @@ is that of all devices at their power limit for the median step; cost is the pri
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -15,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arrays import Floats
 from ..core.errors import DataError
-from ..core.kept_work import Expected, identity, saved_at_the_end
+from ..core.kept_work import Expected, Schema, WorkFile, identity, saved_at_the_end
 from ..core.processes import Progress, silent
-from ..core.together import check_alike
+from ..core.together import check_alike, n_processes, of_first, process_number
 from ..core.use_case import OptionGroup, use_case
 from ..job.job import Job
 from ..job.rules import problems
@@ -28,11 +31,68 @@ from ..system.hardware import mfu, tokens_per_s_per_gpu
 from ..variability.tree import Variability
 from .evaluate import Evaluator, ScreeningResult
 from .figures import GainEstimate, SizeFacts, SizeFigures, plan_facts
-from .journal import PLANS, SCORES, Journal
 from .plan_costs import FEASIBLE, REASONS, Reasons
+from .plan_table import Rows
 from .racing import STAGES, Finalists, model_errors, prob_best, promise, successive_halving
 from .space import PlanSpace, default_space
 from .study import Candidate, Study, front
+
+CHUNK = 256  # plans that a process scores between two looks at the clock
+SCORES, PLANS = "scores", "plans"
+
+
+class Journal:
+    """Remembers scores by name; in memory only if there is no file. Of several processes the first reads and writes it.
+
+    Args:
+        own: `identity` of the search.
+        schema: "NAME/ITEM" -> what that array must be.
+        told: of the arrays so far, what the file says of them to whoever looks into it; the search itself never reads that.
+    """
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        own: str = "",
+        schema: Schema | None = None,
+        told: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+    ) -> None:
+        is_kept = path is not None and process_number() == 0
+        self._file, self._told = WorkFile(path if is_kept else None, "search", own), told if is_kept else None
+        self._arrays: dict[str, Any] = of_first(self._file.read(lambda _: schema or {}, in_parts=True) or {})
+
+    def scores(self, name: str, numbers: Rows, score: Callable[[Rows], Floats], progress: Progress) -> Floats:
+        """Evaluates `score(numbers)` in chunks and reuses the chunks stored in the journal."""
+        scores, plans = f"{name}/{SCORES}", f"{name}/{PLANS}"
+        done = self._arrays.get(scores)
+        if done is not None and not np.array_equal(self._arrays[plans][: len(done)], numbers[: len(done)]):
+            done = None
+        while done is None or len(done) < len(numbers):
+            start = 0 if done is None else len(done)
+            part = score(numbers[start : start + CHUNK * n_processes()])
+            done = part if done is None else np.concatenate([done, part])
+            self._arrays |= {scores: done, plans: numbers}
+            progress(len(done) / len(numbers), f"tails of {len(numbers):,} plans")
+            if self._file.is_due:
+                self.save()
+        return done
+
+    def keep(self, name: str, make: Callable[[], Mapping[str, Floats]]) -> Mapping[str, Floats]:
+        """Arrays that `make` gives, or gave in an earlier run."""
+        own = f"{name}/"
+        if not any(item.startswith(own) for item in self._arrays):
+            self._arrays |= {own + item: value for item, value in make().items()}
+            self.save()
+        return {item.removeprefix(own): value for item, value in self._arrays.items() if item.startswith(own)}
+
+    def refused(self, why: str) -> DataError:
+        """The error of a journal that contradicts itself."""
+        return self._file.refused(why)
+
+    def save(self) -> None:
+        """Writes the file, if there is one to write."""
+        self._file.save(self._arrays, **({} if self._told is None else self._told(self._arrays)))
+
 
 MOST_TOLD = 20  # plans that a journal tells people of
 MOST = 1e30  # of any figure in a journal: larger ones overflow where they are squared

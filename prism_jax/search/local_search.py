@@ -21,8 +21,7 @@ from ..core.processes import Progress, silent
 from ..core.use_case import use_case
 from ..job.job import Job
 from .evaluate import Evaluator, ScreeningResult, TailScorer
-from .exhaustive import SearchAim, study_of
-from .journal import Journal
+from .exhaustive import Journal, SearchAim, study_of
 from .plan_costs import FEASIBLE, broken_rules
 from .plan_knobs import CHOICES, DEGREES, Knobs, PlanList, VisitedPlans
 from .plan_table import Rows

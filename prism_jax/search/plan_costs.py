@@ -33,6 +33,7 @@ from ..cost.efficiency import Efficiency
 from ..cost.memory import (
     ActivationFactors,
     HeldWeights,
+    StageMemory,
     StateFactors,
     activation_factors,
     held_activations,
@@ -53,9 +54,9 @@ from .plan_table import PlanCache, PlanTable, Rows, distinct
 N = TypeVar("N", StateFactors, ActivationFactors, HeldWeights, EndWork)
 
 
-def stacked(values: Sequence[N]) -> N:
-    """Named tuples of arrays along a new leading axis."""
-    return type(values[0])(*(np.stack(parts) for parts in zip(*values, strict=True)))
+def stacked(values: Sequence[N], rows: Rows | slice = slice(None)) -> N:
+    """Named tuples of arrays along a new leading axis, of which those at `rows` are returned."""
+    return type(values[0])(*(np.stack(parts)[rows] for parts in zip(*values, strict=True)))
 
 
 @lru_cache(maxsize=2)
@@ -92,7 +93,7 @@ class PlanCosts:
         kinds = kinds_of(model)
         self._alone = PlanCache(lambda plan: stack_blocks([*map(self._blocks(plan).alone, kinds)]))
         self._gathering = PlanCache(lambda plan: stack_blocks([*map(self._blocks(plan).gathering, kinds)]))
-        self._states, self._activations, self._weights, self._in_flight = _memory_of(model, options)
+        self._memory = _memory_of(model, options)
         self._ends = PlanCache(self._ends_of)
         self._end_passes = PlanCache(end_passes)  # apart: few fields of a plan decide them, micro-batches among these
         self._end_work: dict[bytes, PlanCache[EndWork]] = {}
@@ -110,25 +111,12 @@ class PlanCosts:
         both = stack_blocks(alone).at(of_alone[first]) + stack_blocks(gathering).at(of_gathering[first])
         return both, which
 
-    def states(self, table: PlanTable) -> tuple[StateFactors, Rows]:
-        """State factors [distinct, ...] and which of them every plan has."""
-        values, which = self._states.look_up(table)
-        return stacked(values), which
-
-    def activations(self, table: PlanTable) -> tuple[ActivationFactors, Rows]:
-        """Activation factors [distinct, ...] and which of them every plan has."""
-        values, which = self._activations.look_up(table)
-        return stacked(values), which
-
-    def weights(self, table: PlanTable) -> tuple[HeldWeights, Rows]:
-        """Parameters of the stages [distinct, stage, ...] and which of them every plan has."""
-        values, which = self._weights.look_up(table)
-        return stacked(values), which
-
-    def in_flight(self, table: PlanTable) -> tuple[Floats, Rows]:
-        """Blocks in flight [distinct, stage, kind] and which of them every plan has."""
-        values, which = self._in_flight.look_up(table)
-        return np.stack(values), which
+    def memory(self, table: PlanTable) -> tuple[StageMemory, Rows]:
+        """Memory of the stages [distinct, stage] and which of them every plan has."""
+        states, activations, weights, saved = found = [cache.look_up(table) for cache in self._memory]
+        first, which = distinct(*(of_plan for _, of_plan in found))
+        parts = (stacked(values, of_plan[first]) for values, of_plan in (states, activations, weights))
+        return stage_bytes(*parts, np.stack(saved[0])[saved[1][first]], self.options), which
 
     def fits_host(self, table: PlanTable) -> Flags:
         """Whether [plan] a node's memory holds the host state of its devices; true where there is none, or its memory is not
@@ -148,7 +136,7 @@ class PlanCosts:
         values, of_work = self._ends.look_up(table)
         passes, of_passes = self._end_passes.look_up(table)
         first, which = distinct(of_work, of_passes)
-        work = EndWork(*(part[of_work[first]] for part in stacked(values)))
+        work = stacked(values, of_work[first])
         return work._replace(n_pass=work.n_pass * np.array(passes)[of_passes[first], None]), which
 
     def edges(self, table: PlanTable) -> tuple[Floats, Rows]:
@@ -243,19 +231,8 @@ def feasibility(table: PlanTable, costs: PlanCosts) -> tuple[Reasons, Floats]:
 
 def peak_memory(table: PlanTable, costs: PlanCosts) -> Floats:
     """Bytes of the worst stage, [plan]."""
-    states, of_states = costs.states(table)
-    activations, of_activations = costs.activations(table)
-    weights, of_weights = costs.weights(table)
-    saved, of_saved = costs.in_flight(table)
-    first, which = distinct(of_states, of_activations, of_weights, of_saved)
-    total = stage_bytes(
-        StateFactors(*(part[of_states[first]] for part in states)),
-        ActivationFactors(*(part[of_activations[first]] for part in activations)),
-        HeldWeights(*(part[of_weights[first]] for part in weights)),
-        saved[of_saved[first]],
-        costs.options,
-    ).total_bytes
-    return np.asarray(total).max(axis=-1)[which]
+    found, which = costs.memory(table)
+    return np.asarray(found.total_bytes).max(axis=-1)[which]
 
 
 @dataclass(frozen=True)

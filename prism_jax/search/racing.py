@@ -25,7 +25,7 @@ from scipy.special import stdtrit
 from ..calibration.band import case_of, joint_factors
 from ..core.arrays import Floats
 from ..core.processes import Progress, part, silent
-from ..core.together import dealt, n_processes
+from ..core.together import dealt, n_processes, owners
 from ..graph.draws import seed_of
 from ..job.job import Job
 from ..plan.plan import ParallelPlan
@@ -33,8 +33,7 @@ from ..result.objective import OBJECTIVES, PlanObjective
 from ..variability.tree import Variability
 from .evaluate import Evaluator, ScreeningResult, TailScorer
 from .figures import GainEstimate
-from .plan_table import PlanTable, Rows, of_each_kind
-from .shared_tails import tail_values
+from .plan_table import PlanTable, Rows, distinct, of_each_kind
 
 N_REPEAT = 16  # of the draws of a calibration: members that no run has measured are drawn anew
 N_BOOTSTRAP = 4000
@@ -78,6 +77,65 @@ STAGES: dict[str, tuple[int, ...]] = {
 }  # what is scored, by name -> shape of the score of one plan
 CAUTION = 0.7  # share of the least ratio of tail to noise-free time that is trusted
 KEEP_SD = 4.0  # standard errors of a score by which a plan may trail and stay in
+
+
+FIXED_WORK, DRAW_WORK, LAYOUT_WORK, STEPS_WORK = 18.0, 30.0, 250.0, 2e5  # measured; as in `_owner_of_tails`
+
+
+def tail_values(
+    evaluator: Evaluator,
+    numbers: Rows,
+    seeds: Sequence[int],
+    n_column: int,
+    value: Callable[[Floats, Rows], Floats],
+    shape: Sequence[int] = (),
+    progress: Progress = silent,
+) -> Floats:
+    """Values [plan, seed, *shape] of plans by number on the draws of each seed, in which processes share.
+
+    Args:
+        n_column: as in `TailScorer.samples`.
+        value: called with step times [plan, sample] of some plans and their numbers; gives [plan, *shape].
+        progress: called after each seed.
+    """
+    every = np.divmod(np.arange(len(numbers) * len(seeds)), len(seeds))  # place and seed of each row
+
+    def compute(rows: Rows) -> Floats:
+        place, of_seed = (own[rows] for own in every)
+        found = np.empty((len(rows), *shape))
+        for k in np.unique(of_seed):
+            at = np.flatnonzero(of_seed == k)
+            some = numbers[place[at]]
+            found[at] = value(TailScorer(evaluator, seeds[k]).samples(some, n_column), some)
+            progress((k + 1) / len(seeds))
+        return found
+
+    found = dealt(_owner_of_tails(evaluator, numbers, len(seeds), n_column), compute, shape)
+    return found.reshape(len(numbers), len(seeds), *shape)
+
+
+def _owner_of_tails(evaluator: Evaluator, numbers: Rows, n_seed: int, n_column: int) -> Rows:
+    """Number of the process [plan and seed] that scores each plan on each seed: rows that share draws stand together, and
+    among them those that share a pipeline.
+
+    Notes: work is counted in members that run a chunk for a column: a plan's own, `FIXED_WORK` that goes with no member, and
+        `DRAW_WORK` for every member of a stage where draws are made. What goes with no column is divided by their number.
+    """
+    n = len(numbers) * n_seed
+    if n_processes() == 1:
+        return np.zeros(n, np.intp)
+    own = evaluator.parts(numbers)
+    parts = own._make(np.repeat(part, n_seed) for part in own)
+    seed = np.tile(np.arange(n_seed), len(numbers))
+    drawn, _ = distinct(parts.pp, parts.n_member, parts.n_devices, seed)
+    laid_out, _ = distinct(parts.block, parts.n_micro_batch)
+    work = parts.n_chunk * (FIXED_WORK + parts.n_member) + STEPS_WORK / n_column
+    work[drawn] += DRAW_WORK * parts.pp[drawn] * parts.n_member[drawn]
+    work[laid_out] += LAYOUT_WORK / n_column * parts.n_op[laid_out]
+    order = np.lexsort([parts.n_micro_batch, parts.block, seed, parts.n_devices, parts.n_member, parts.pp])
+    owner = np.empty(n, np.intp)
+    owner[order] = owners(work[order])
+    return owner
 
 
 @dataclass(frozen=True)
@@ -127,13 +185,14 @@ def successive_halving(
     Args:
         scores: called as `scores(name, numbers, score, progress)`; returns `score(numbers)`, and may remember it (`Journal`).
     """
+    race = _Race(evaluator, screen, objective, seed, scores)
     evaluator.fastest(screen)
-    noise, ratio = _pilot(evaluator, screen, objective, seed, scores)
-    first = _by_nominal(objective, screen, without_twins(evaluator, screen, screen.order()))[: max(N_PILOT, 2 * top)]
-    value = scores("first", first, partial(_values, evaluator, screen, objective, seed, ROUNDS[0]), progress)
+    noise, ratio = race.pilot()
+    first = race.by_nominal(without_twins(evaluator, screen, screen.order()))[: max(N_PILOT, 2 * top)]
+    value = race.values("first", first, ROUNDS[0], progress)
     worth, ratios = float(np.sort(value)[min(top, len(value)) - 1]), np.array([ratio])
     if evaluator.works is not None:
-        ratios, value = _by_kind_of_work(evaluator, screen, objective, seed, worth, scores)
+        ratios, value = race.by_kind_of_work(worth)
         worth = min(worth, float(np.sort(value)[min(top, len(value)) - 1]))
     reach = worth / (1.0 + CAUTION * (ratios - 1.0))  # of every plan, or of all
     within = nominal(objective, screen.bound_s, screen.n_devices) <= reach
@@ -141,16 +200,14 @@ def successive_halving(
     listed = of_each_kind(evaluator, screen.bound_s * ratios, top)
     evaluator.simulate_plans(screen, listed, progress)
     numbers = screen.order()
-    known = nominal(objective, screen.step_s[numbers], screen.n_devices[numbers])
-    is_near = known <= np.broadcast_to(reach, screen.n_plans)[numbers]
+    is_near = race.nominal(numbers) <= np.broadcast_to(reach, screen.n_plans)[numbers]
     numbers = numbers[is_near | np.isin(numbers, first) | np.isin(numbers, listed)]
-    numbers = _by_nominal(objective, screen, without_twins(evaluator, screen, numbers))
+    numbers = race.by_nominal(without_twins(evaluator, screen, numbers))
     n_raced = len(numbers)
     for columns in ROUNDS:
-        value = scores(f"{columns}", numbers, partial(_values, evaluator, screen, objective, seed, columns), progress)
+        value = race.values(f"{columns}", numbers, columns, progress)
         numbers = _joined(numbers[_kept(value, top, noise * np.sqrt(ROUNDS[0] / columns))], listed, numbers)
-    numbers = _joined(numbers[: max(4 * top, 32)], listed, numbers)
-    return _final(evaluator, screen, objective, seed, numbers, n_raced, scores, progress)
+    return race.final(_joined(numbers[: max(4 * top, 32)], listed, numbers), n_raced, progress)
 
 
 def _joined(kept: Rows, listed: Rows, numbers: Rows) -> Rows:
@@ -163,66 +220,88 @@ def nominal(objective: PlanObjective, time_s: Floats, n_devices: Rows) -> Floats
     return objective.of(time_s[:, None], n_devices)
 
 
-def _by_nominal(objective: PlanObjective, screen: ScreeningResult, numbers: Rows) -> Rows:
-    """Plans with a noise-free time, least nominal value first."""
-    return numbers[np.argsort(nominal(objective, screen.step_s[numbers], screen.n_devices[numbers]), kind="stable")]
+@dataclass(frozen=True)
+class _Race:
+    """What is raced; arguments as those of `successive_halving`."""
 
+    evaluator: Evaluator
+    screen: ScreeningResult
+    objective: PlanObjective
+    seed: int
+    scores: Scores
 
-def _values(
-    evaluator: Evaluator, screen: ScreeningResult, objective: PlanObjective, seed: int, columns: int, numbers: Rows
-) -> Floats:
-    return _several(evaluator, screen, objective, [seed], columns, numbers)[:, 0]
+    def nominal(self, numbers: Rows) -> Floats:
+        """Nominal values of plans with a noise-free time."""
+        return nominal(self.objective, self.screen.step_s[numbers], self.screen.n_devices[numbers])
 
+    def by_nominal(self, numbers: Rows) -> Rows:
+        """Plans with a noise-free time, least nominal value first."""
+        return numbers[np.argsort(self.nominal(numbers), kind="stable")]
 
-def _several(
-    evaluator: Evaluator,
-    screen: ScreeningResult,
-    objective: PlanObjective,
-    seeds: Sequence[int],
-    columns: int,
-    numbers: Rows,
-) -> Floats:
-    """Values [plan, seed] of plans on several sets of draws."""
-    return tail_values(
-        evaluator, numbers, seeds, columns, lambda samples, own: objective.of(samples, screen.n_devices[own])
-    )
+    def values(self, name: str, numbers: Rows, columns: int, progress: Progress = silent) -> Floats:
+        """Values [plan] on the draws of the search."""
+        return self.scores(name, numbers, lambda some: self._several([self.seed], columns, some)[:, 0], progress)
 
+    def _several(self, seeds: Sequence[int], columns: int, numbers: Rows) -> Floats:
+        """Values [plan, seed] of plans on several sets of draws."""
 
-def _pilot(
-    evaluator: Evaluator, screen: ScreeningResult, objective: PlanObjective, seed: int, scores: Scores
-) -> tuple[float, float]:
-    """(relative error of a first-round score, least ratio of the value to the nominal one)."""
-    numbers = screen.order()
-    numbers = numbers[np.linspace(0, len(numbers) - 1, min(N_PILOT, len(numbers))).astype(int)]
-    seeds = range(seed + 1, seed + 1 + N_PILOT_SEEDS)
-    found = scores("pilot", numbers, partial(_several, evaluator, screen, objective, seeds, ROUNDS[0]), silent)
-    value = np.ascontiguousarray(found.T)
-    expected = nominal(objective, screen.step_s[numbers], screen.n_devices[numbers])
-    noise = float(np.sqrt((value / value.mean(axis=0)).var(axis=0, ddof=1).mean()))
-    return noise, max(1.0, float((value.mean(axis=0) / expected).min()))
+        def value(samples: Floats, own: Rows) -> Floats:
+            return self.objective.of(samples, self.screen.n_devices[own])
 
+        return tail_values(self.evaluator, numbers, seeds, columns, value)
 
-def _by_kind_of_work(
-    evaluator: Evaluator, screen: ScreeningResult, objective: PlanObjective, seed: int, worth: float, scores: Scores
-) -> tuple[Floats, Floats]:
-    """Returns the ratio [plan] of the value to the nominal one, and values [kind], where micro-batches differ in work.
+    def pilot(self) -> tuple[float, float]:
+        """(relative error of a first-round score, least ratio of the value to the nominal one)."""
+        numbers = self.screen.order()
+        numbers = numbers[np.linspace(0, len(numbers) - 1, min(N_PILOT, len(numbers))).astype(int)]
+        seeds = range(self.seed + 1, self.seed + 1 + N_PILOT_SEEDS)
+        found = self.scores("pilot", numbers, partial(self._several, seeds, ROUNDS[0]), silent)
+        value = np.ascontiguousarray(found.T)
+        noise = float(np.sqrt((value / value.mean(axis=0)).var(axis=0, ddof=1).mean()))
+        return noise, max(1.0, float((value.mean(axis=0) / self.nominal(numbers)).min()))
 
-    Notes: the ratio goes with how many micro-batches of which size a replica has, and with how many wait for each other. Of every
-        kind the plan of least bound is scored, as far as nominal values are at most `worth`; further plans stay out anyway.
-    """
-    value = nominal(objective, screen.bound_s, screen.n_devices)
-    near = np.argsort(value, kind="stable")[: int((value <= worth).sum())]
-    kinds = np.empty((len(near), 6), np.int64)
-    for table, at in evaluator.tables(near):
-        kinds[at] = work_kinds(table)
-    _, first, which = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
-    numbers = near[first]
-    evaluator.simulate_plans(screen, numbers)
-    found = scores("work", numbers, partial(_values, evaluator, screen, objective, seed, ROUNDS[0]), silent)
-    ratio = found / nominal(objective, screen.step_s[numbers], screen.n_devices[numbers])
-    ratios = np.ones(screen.n_plans)
-    ratios[near] = np.maximum(ratio, 1.0)[which.ravel()]
-    return ratios, found
+    def by_kind_of_work(self, worth: float) -> tuple[Floats, Floats]:
+        """Returns the ratio [plan] of the value to the nominal one, and values [kind], where micro-batches differ in work.
+
+        Notes: the ratio goes with how many micro-batches of which size a replica has, and with how many wait for each other. Of
+            every kind the plan of least bound is scored, as far as nominal values are at most `worth`; further plans stay out
+            anyway.
+        """
+        evaluator, screen = self.evaluator, self.screen
+        value = nominal(self.objective, screen.bound_s, screen.n_devices)
+        near = np.argsort(value, kind="stable")[: int((value <= worth).sum())]
+        kinds = np.empty((len(near), 6), np.int64)
+        for table, at in evaluator.tables(near):
+            kinds[at] = work_kinds(table)
+        _, first, which = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
+        numbers = near[first]
+        evaluator.simulate_plans(screen, numbers)
+        found = self.values("work", numbers, ROUNDS[0])
+        ratios = np.ones(screen.n_plans)
+        ratios[near] = np.maximum(found / self.nominal(numbers), 1.0)[which.ravel()]
+        return ratios, found
+
+    def final(self, numbers: Rows, n_raced: int, progress: Progress) -> Finalists:
+        """Every finalist on draws that no round before has seen."""
+        own = self.objective
+        statistics = (own, *(replace(own, objective=OBJECTIVES.named(name)) for name in STATISTICS))
+        seeds = range(self.seed + 1000, self.seed + 1000 + N_FINAL_SEEDS)
+
+        def several(samples: Floats, some: Rows) -> Floats:
+            n_devices = self.screen.n_devices[some]
+            return np.stack([statistic.of(samples, n_devices) for statistic in statistics], axis=1)
+
+        def score(some: Rows) -> Floats:
+            return tail_values(self.evaluator, some, seeds, FINAL_COLUMNS, several, (len(statistics),), said)
+
+        said = part(progress, "finalists on fresh draws")
+        said(0.0)
+        found = self.scores("final", numbers, score, progress)
+        found = np.ascontiguousarray(
+            np.moveaxis(found, 2, 1)
+        )  # [plan, statistic, seed], whose means are added in this order
+        order = np.argsort(found[:, 0].mean(axis=1), kind="stable")
+        return Finalists(numbers[order], found[order, 0], found[order, 1:].mean(axis=2), n_raced)
 
 
 @dataclass(frozen=True)
@@ -260,37 +339,6 @@ def _kept(value: Floats, top: int, noise: float) -> Rows:
     order = np.argsort(value, kind="stable")
     last = value[order[min(top, len(order)) - 1]]
     return order[value[order] <= last * (1.0 + KEEP_SD * noise)]
-
-
-def _final(
-    evaluator: Evaluator,
-    screen: ScreeningResult,
-    objective: PlanObjective,
-    seed: int,
-    numbers: Rows,
-    n_raced: int,
-    scores: Scores,
-    progress: Progress,
-) -> Finalists:
-    """Every finalist on draws that no round before has seen."""
-    statistics = (objective, *(replace(objective, objective=OBJECTIVES.named(name)) for name in STATISTICS))
-    seeds = range(seed + 1000, seed + 1000 + N_FINAL_SEEDS)
-
-    def several(samples: Floats, own: Rows) -> Floats:
-        return np.stack([statistic.of(samples, screen.n_devices[own]) for statistic in statistics], axis=1)
-
-    def score(some: Rows) -> Floats:
-        return tail_values(evaluator, some, seeds, FINAL_COLUMNS, several, (len(statistics),), said)
-
-    said = part(progress, "finalists on fresh draws")
-    said(0.0)
-    found = scores("final", numbers, score, progress)
-    found = np.ascontiguousarray(
-        np.moveaxis(found, 2, 1)
-    )  # [plan, statistic, seed], whose means are added in this order
-    order = np.argsort(found[:, 0].mean(axis=1), kind="stable")
-    values = found[order, 0]
-    return Finalists(numbers[order], values, found[order, 1:].mean(axis=2), n_raced)
 
 
 def without_twins(evaluator: Evaluator, screen: ScreeningResult, numbers: Rows) -> Rows:

@@ -19,7 +19,7 @@ from jax import Array, lax
 from ..core.arrays import Floats, Positions, Values, namespace
 from ..core.kernels import COMPUTE_CLASSES
 from ..cost.step import StepCost
-from ..graph.walk import noise_free_s
+from ..graph.step_graph import noise_free_s
 from ..job.job import Job
 from ..job.rules import problems
 from ..placement.splits import with_micro_batches

@@ -22,7 +22,7 @@ from ..cost.step import StepCost, step_cost
 from ..horizon.checkpoint import DISK, Checkpoint, checkpoint_bytes
 from ..horizon.run import expected_time
 from ..job.job import Job
-from ..simulate.sensitivity import Numbers, numbers_of, with_numbers
+from ..simulate.sensitivity import Numbers, matters, numbers_of, with_numbers
 from ..system.power import PowerLaw, power_law, slowdown
 from ..workload.base.workload import n_body
 from .stated_fleet import MOST, StatedFleet
@@ -174,7 +174,7 @@ def _bandwidth(job: Job, limits: TuneLimits) -> TunedAxis | None:
     if unknown:
         name = min(unknown)
         raise DataError(f"price of {name!r}: no such tier{did_you_mean(name, [tier.name for tier in tiers])}")
-    used = [index for index in range(len(tiers)) if _matters(job, index)]
+    used = [index for index in range(len(tiers)) if matters(job, ("tiers", index, "bytes_per_s"))]
     if len(used) < 2:
         return None
     own = np.array([float(tiers[index].bytes_per_s) for index in used])
@@ -192,19 +192,6 @@ def _bandwidth(job: Job, limits: TuneLimits) -> TunedAxis | None:
     bounds = own / REACH, own * REACH
     note = "" if limits.price else "bandwidth: a tier costs as much as any other as it is"
     return TunedAxis("bandwidth", names, "GB/s", 1e9, own, *bounds, prices / own, GBIT_PER_S, enter, 2.0, note)
-
-
-def _matters(job: Job, tier: int) -> bool:
-    """Whether any second of the step changes with the bandwidth of a tier."""
-    own = numbers_of(job.cluster)
-    changed = [dict(one) for one in own["tiers"]]
-    changed[tier]["bytes_per_s"] *= 1.01
-    costs = []
-    for numbers in (own, {**own, "tiers": changed}):
-        cluster, eff = with_numbers(job.cluster, job.efficiency, numbers)
-        cost = step_cost(job.model, cluster, job.plan, eff)
-        costs.append((cost.compute_s, cost.comm_s, cost.p2p_s, cost.end_compute_s, cost.end_comm_s))
-    return any(np.any(a != b) for a, b in zip(*costs, strict=True))
 
 
 def _power(job: Job, limits: TuneLimits) -> TunedAxis | None:

@@ -36,16 +36,6 @@ class Cut(NamedTuple):
     rows: int = 1
     columns: int = 1
 
-    def finer(self, table: EmbeddingTable, n_ranks: int) -> list[Cut]:
-        """Twice as many columns, and twice as many rows, where there are as many and no more parts than ranks."""
-        found = []
-        columns, rows = 2 * self.columns, 2 * self.rows
-        if self.rows == 1 and columns <= n_ranks and table.dim % columns == 0 and table.dim // columns >= LEAST_DIM:
-            found.append(Cut(1, columns))
-        if self.columns == 1 and rows < n_ranks and rows <= table.rows:
-            found.append(Cut(rows, 1))
-        return found
-
 
 def pieces_of(tables: Sequence[EmbeddingTable], cuts: Sequence[Cut]) -> Pieces:
     """Parts of all tables, in the order of tables."""
@@ -159,8 +149,15 @@ class ShardingProblem:
         return any(spread > 0.0 for spread in self.spread)
 
     def finer(self, table: int, cut: Cut) -> list[Cut]:
-        """The table cut into twice as many columns, or rows; nothing where it cannot be."""
-        return cut.finer(self.tables[table], self.n_ranks) if self.split else []
+        """The table cut into twice as many columns, and into twice as many rows, where it has them and there are ranks."""
+        if not self.split:
+            return []
+        own, columns, rows, found = self.tables[table], 2 * cut.columns, 2 * cut.rows, []
+        if cut.rows == 1 and columns <= self.n_ranks and own.dim % columns == 0 and own.dim // columns >= LEAST_DIM:
+            found.append(Cut(1, columns))
+        if cut.columns == 1 and rows < self.n_ranks and rows <= own.rows:
+            found.append(Cut(rows, 1))
+        return found
 
     def even_cuts(self) -> list[tuple[Cut, ...]]:
         """All tables cut into 1, 2, 4, ... columns or rows, each as far as it can be."""

@@ -98,9 +98,6 @@ def size(task: ShardingTask) -> Floats:
     return task.pieces.rows * task.pieces.dims
 
 
-SIZE_GREEDY = Greedy("size_greedy", "largest table first, to the GPU with the fewest parameters", size)
-
-
 def lookups(task: ShardingTask) -> Floats:
     """[piece] columns x look-ups per sample."""
     return task.pieces.dims * task.pieces.pooling
@@ -116,63 +113,34 @@ def size_lookups(task: ShardingTask) -> Floats:
     return lookups(task) * np.log10(np.maximum(task.pieces.rows, 2.0))
 
 
-LOOKUP_GREEDY = Greedy("lookup_greedy", "most bytes looked up first, to the GPU with the fewest", lookups)
-NORM_LOOKUP_GREEDY = Greedy("norm_lookup_greedy", "most look-ups first, whatever their width", norm_lookups)
-SIZE_LOOKUP_GREEDY = Greedy("size_lookup_greedy", "bytes looked up x log10 of the rows, largest first", size_lookups)
-
-
 def predicted_s(task: ShardingTask) -> Floats:
     """[piece] mean seconds of all parts of a step together, on the rank that holds it."""
     return task.seconds_s[WHOLE].max(axis=1).sum(axis=0).mean(axis=-1)
 
 
-LPT = Greedy("lpt", "longest predicted milliseconds first, to the GPU with the least", predicted_s)
-
-
 @dataclass(frozen=True)
-class Random:
-    """Every piece on a random rank."""
+class Blind:
+    """A rule that looks at no costs: codes of so many pieces on so many ranks."""
 
-    name: str = "random"
-    about: str = "every table on a random GPU"
+    name: str
+    about: str
+    codes: Callable[[int, int, np.random.Generator], Int[np.ndarray, " piece"]]
 
     def assign(self, task: ShardingTask, rng: np.random.Generator) -> Int[np.ndarray, " piece"]:
         """Codes of the pieces."""
-        return rng.integers(task.n_ranks, size=len(task.pieces))
-
-
-@dataclass(frozen=True)
-class InTurn:
-    """Table i on rank i mod n."""
-
-    name: str = "naive"
-    about: str = "tables in turn: table i on GPU i mod n"
-
-    def assign(self, task: ShardingTask, rng: np.random.Generator) -> Int[np.ndarray, " piece"]:
-        """Codes of the pieces."""
-        return np.arange(len(task.pieces)) % task.n_ranks
-
-
-@dataclass(frozen=True)
-class Chunks:
-    """Runs of consecutive tables, as long as each other to within one."""
-
-    name: str = "chunk"
-    about: str = "runs of consecutive tables, equally many per GPU"
-
-    def assign(self, task: ShardingTask, rng: np.random.Generator) -> Int[np.ndarray, " piece"]:
-        """Codes of the pieces."""
-        return np.arange(len(task.pieces)) * task.n_ranks // len(task.pieces)
+        return self.codes(len(task.pieces), task.n_ranks, rng)
 
 
 SHIPPED: tuple[Sharder, ...] = (
-    Random(),
-    InTurn(),
-    Chunks(),
-    SIZE_GREEDY,
-    LOOKUP_GREEDY,
-    NORM_LOOKUP_GREEDY,
-    SIZE_LOOKUP_GREEDY,
-    LPT,
+    Blind("random", "every table on a random GPU", lambda n, n_ranks, rng: rng.integers(n_ranks, size=n)),
+    Blind("naive", "tables in turn: table i on GPU i mod n", lambda n, n_ranks, _: np.arange(n) % n_ranks),
+    Blind(
+        "chunk", "runs of consecutive tables, equally many per GPU", lambda n, n_ranks, _: np.arange(n) * n_ranks // n
+    ),
+    Greedy("size_greedy", "largest table first, to the GPU with the fewest parameters", size),
+    Greedy("lookup_greedy", "most bytes looked up first, to the GPU with the fewest", lookups),
+    Greedy("norm_lookup_greedy", "most look-ups first, whatever their width", norm_lookups),
+    Greedy("size_lookup_greedy", "bytes looked up x log10 of the rows, largest first", size_lookups),
+    Greedy("lpt", "longest predicted milliseconds first, to the GPU with the least", predicted_s),
 )
 SHARDERS: Registry[Sharder] = Registry("sharder", lambda: SHIPPED, error=DataError)

@@ -191,19 +191,6 @@ class ShardingTask:
         """Code of a piece that every rank has a copy of."""
         return self.n_ranks + 1
 
-    @property
-    def n_samples(self) -> int:
-        """Steps that are drawn."""
-        return self.seconds_s.shape[-1]
-
-    def with_seconds(self, seconds_s: Float[np.ndarray, "way part resource piece sample"]) -> ShardingTask:
-        """Task with other draws of the look-ups."""
-        return replace(self, seconds_s=seconds_s)
-
-    def of_resources(self, n_resource: int) -> ShardingTask:
-        """Task with its first resources alone: nothing takes longer than in the whole one."""
-        return self if self.seconds_s.shape[2] == n_resource else self.with_seconds(self.seconds_s[:, :, :n_resource])
-
     def codes_of_way(self, codes: Int[np.ndarray, "*cell"]) -> Int[np.ndarray, "*cell"]:
         """Way of every code."""
         return np.maximum(codes - (self.n_ranks - 1), 0)
@@ -250,7 +237,7 @@ class ShardingTask:
 def comparable(tasks: Sequence[ShardingTask]) -> list[ShardingTask]:
     """Tasks with the resources that all of them have, for bounds: one whose cache never decides has left it out."""
     n_resource = min(task.seconds_s.shape[2] for task in tasks)
-    return [task.of_resources(n_resource) for task in tasks]
+    return [replace(task, seconds_s=task.seconds_s[:, :, :n_resource]) for task in tasks]
 
 
 ASSUMED_SPREAD = 0.1  # of a step's look-ups into one table where the job states none: an assumption, not a measurement

@@ -128,7 +128,7 @@ class Repeats:
 
 
 def _above(time_s: Floats, mass: Floats, at_s: Floats) -> Floats:
-    """Probability that a weighted column exceeds each of the increasing times."""
+    """Probability that a weighted column exceeds each of some times."""
     above, ends_s = survival_table(time_s, mass)
     return np.interp(at_s, ends_s[::-1], above[::-1], left=1.0, right=0.0)
 
@@ -176,16 +176,12 @@ def _known(program: Program, known: KnownReplicas | None, key: Array, scores: Fl
         return np.zeros((0, N_REPEAT, len(factor), len(scores)))
     chunks, width = known.chunks(program)
     inputs = column_inputs(program, regime_factors(program, scores), explicit=True)
-    n, found = program.n_replica * known.n_column // width, []
+    carried, n, found = shared_of(program, scores).carried, program.n_replica * known.n_column // width, []
     for repeat in range(N_REPEAT):
         own = with_plain_work(chunks.again(repeat * n), program.work, width)
-        time_s = np.asarray(column_times(inputs, key_of_known(key), own, width), dtype=np.float64)
-        found.append(known.by_replica(time_s))
-    time_s = np.stack(found, axis=1)
-    if len(factor) == 1:
-        return time_s
-    low, share = interpolation(factor, shared_of(program, scores).carried)
-    return time_s[:, :, low] + share[:, None] * (time_s[:, :, low + 1] - time_s[:, :, low])
+        time_s = known.by_replica(column_times(inputs, key_of_known(key), own, width))
+        found.append(_at_nodes(time_s, carried, factor))
+    return np.stack(found, axis=1)
 
 
 def _nodes(shared: Shared) -> tuple[Floats, Floats]:
@@ -200,11 +196,12 @@ def _nodes(shared: Shared) -> tuple[Floats, Floats]:
 
 
 def _at_nodes(time_s: Floats, carried: Floats, factor: Floats) -> Floats:
-    """Times [repeat, node, randomisation, column] of times at the carried scores."""
+    """Times [:, node, ...] of times [:, score, ...] at the carried network factors."""
     if len(factor) == 1:
         return time_s
     low, share = interpolation(factor, carried)
-    return time_s[:, low] + share[:, None, None] * (time_s[:, low + 1] - time_s[:, low])
+    share = share.reshape(-1, *[1] * (time_s.ndim - 2))
+    return time_s[:, low] + share * (time_s[:, low + 1] - time_s[:, low])
 
 
 N_STEP = 1 << 13
@@ -328,12 +325,8 @@ def _log_below(time_s: Floats, weight: Floats, at_s: Floats) -> Floats:
     spread, noise = (mean_s - centre[:, None]) ** 2 @ share, (off_s**2).mean(axis=0) @ share / n
     kept = np.sqrt(np.maximum(1.0 - noise / np.where(spread > 0.0, spread, 1.0), 0.0))
     mean_s = centre[:, None] + kept[:, None] * (mean_s - centre[:, None])
-    tables = [survival_table(off_s[:, g].ravel(), np.tile(weight, n)) for g in range(n_node)]
     below = np.stack(
-        [
-            1.0 - np.interp(at_s - mean_s[g][:, None], off[::-1], above[::-1], left=1.0, right=0.0)
-            for g, (above, off) in enumerate(tables)
-        ],
+        [1.0 - _above(off_s[:, g].ravel(), np.tile(weight, n), at_s - mean_s[g][:, None]) for g in range(n_node)],
         axis=1,
     )
     return np.log(np.maximum(below, SMALLEST_PROB)).reshape(len(weight), -1)

@@ -46,6 +46,7 @@ from ..graph.propagate import CallNoise, CommFactors, GraphArrays, WorkFactors, 
 from ..graph.step_graph import padded, static_levels
 
 MAX_EXPLICIT_MEMBERS = 16  # above, the maximum over members is drawn directly
+StepInputs = tuple[GraphArrays, Either, ScoreChain | None, ScoreChain | None, WorkTerms | None]
 
 
 @traced_record
@@ -82,6 +83,11 @@ class ColumnInputs:
     def n_lane(self) -> int:
         """Number of lanes, idle ones included."""
         return self.graph.compute_s.shape[1]
+
+    @property
+    def step(self) -> StepInputs:
+        """The parts that columns are run with once they are drawn."""
+        return self.graph, self.regime, self.compute, self.comm, self.work
 
 
 @traced_record
@@ -172,20 +178,18 @@ def column_times(
     found: list[Any] = []
     plain = chunks.regime is None and chunks.known is None and chunks.links is None and not inputs.explicit
     draw = partial(_drawn, inputs, words, n_column=n_column, content=_content(inputs, n_column) if plain else None)
-    step = inputs.graph, inputs.regime, inputs.compute, inputs.comm, inputs.work
     for first in range(0, n_chunk, n_device):
         some = [chunks.at(min(k, n_chunk - 1)) for k in range(first, first + n_device)]
         drawn = jax.tree.map(lambda *leaves: np.stack(leaves), *map(draw, some))
-        found.append(_compiled(n_device, 1, None, backend)(step, drawn))
+        found.append(_compiled(n_device, 1, None, backend)(inputs.step, drawn))
         found[:-1] = map(gathered, found[:-1])  # the last runs while the next is drawn
     return np.concatenate([*found[:-1], gathered(found[-1])])[:n_chunk]
 
 
 def times_of_drawn(inputs: ColumnInputs, drawn: DrawnColumns) -> Float[np.ndarray, "score column"]:
     """Step times of the columns of one chunk whose draws are given, seconds."""
-    step = inputs.graph, inputs.regime, inputs.compute, inputs.comm, inputs.work
     run = _compiled(1, 1, None, jax.default_backend())
-    return gathered(run(step, jax.tree.map(lambda leaf: np.asarray(leaf)[None], drawn)))[0]
+    return gathered(run(inputs.step, jax.tree.map(lambda leaf: np.asarray(leaf)[None], drawn)))[0]
 
 
 def times_on_device(
@@ -286,7 +290,7 @@ def _compiled(n_device: int, n_process: int, n_column: int | None, backend: str,
         return jax.vmap(of_job)(inputs, chunks)
 
     def run(step: StepInputs, drawn: DrawnColumns) -> Float[Either, "1 score column"]:
-        return propagate(*_engine(*step, jax.tree.map(lambda leaf: leaf[0], drawn)))[None]
+        return _times(step, jax.tree.map(lambda leaf: leaf[0], drawn))[None]
 
     each = range(n_process) if n_process > 1 else (jax.process_index(),)
     mesh = Mesh(np.array([own for k in each for own in jax.local_devices(process_index=k)[:n_device]]), ("device",))
@@ -320,24 +324,15 @@ def one_chunk(
     Notes: derivatives make again what columns keep, whose making takes far more memory.
     """
     drawn = jax.checkpoint(lambda inputs, key, chunk: _drawn(inputs, key, chunk, n_column))(inputs, key, chunk)
-    return propagate(*_engine(inputs.graph, inputs.regime, inputs.compute, inputs.comm, inputs.work, drawn))
+    return _times(inputs.step, drawn)
 
 
-StepInputs = tuple[GraphArrays, Either, ScoreChain | None, ScoreChain | None, WorkTerms | None]
-Engine = tuple[GraphArrays, Members, CommFactors, CallNoise | None, WorkFactors | None]
-
-
-def _engine(
-    graph: GraphArrays,
-    regime: Either,
-    compute: ScoreChain | None,
-    comm: ScoreChain | None,
-    terms: WorkTerms | None,
-    drawn: DrawnColumns,
-) -> Engine:
+def _times(step: StepInputs, drawn: DrawnColumns) -> Float[Either, "score column"]:
+    """Step times of columns that are drawn, seconds."""
+    graph, regime, compute, comm, terms = step
     noise = None if compute is None and comm is None else CallNoise(drawn.call, compute, comm, drawn.comm_call)
     work = None if terms is None or drawn.work is None else WorkFactors(drawn.work, *terms)
-    return graph, drawn.members, CommFactors(drawn.link, regime, drawn.edge), noise, work
+    return propagate(graph, drawn.members, CommFactors(drawn.link, regime, drawn.edge), noise, work)
 
 
 # Chunks whose fleets are remembered: steps of the same fleets, and jobs that differ in their calls alone.

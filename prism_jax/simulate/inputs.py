@@ -18,7 +18,7 @@ from ..core.registry import did_you_mean
 from ..graph.draws import on_host
 from ..graph.members import ExplicitMembers
 from ..graph.propagate import CommFactors, GraphArrays, propagate
-from ..graph.walk import noise_free_s
+from ..graph.step_graph import noise_free_s
 from ..plan.plan import ParallelPlan, device_layout
 from ..variability.score_map import NormalScoreMap
 from .columns import ColumnInputs

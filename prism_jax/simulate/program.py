@@ -18,13 +18,13 @@ from ..cost.step import StepCost, step_cost
 from ..graph.build import build_graph
 from ..graph.draws import N_CALL_KNOTS, ScoreChain, family_chain, map_sd, on_host, residual_map, standardised
 from ..graph.propagate import GraphArrays
-from ..graph.step_graph import StepGraph, pad_graph, padded_depth, ring_rows
+from ..graph.step_graph import MIN_DEPTH, StepGraph, pad_graph, padded, ring_rows
 from ..job.job import Job
 from ..plan.plan import ParallelPlan
 from ..schedule.order import ScheduleOrder
 from ..schedule.registry import make_schedule
-from ..variability.combine import combine
 from ..variability.families import CONSTANT, Family
+from ..variability.score_map import combine
 from ..variability.tree import Variability
 from .work import Work, work_of
 
@@ -212,13 +212,24 @@ def order_of(plan: ParallelPlan) -> ScheduleOrder:
 
 
 def program_of(
-    job: Job, cost: StepCost, graph: StepGraph, n_used: int | None = None, work: Work | None = None
+    job: Job,
+    cost: StepCost,
+    graph: StepGraph,
+    n_used: int | None = None,
+    work: Work | None = None,
+    groups: Sequence[Sequence[int]] | None = None,
 ) -> Program:
-    """Program of a graph under the job's variability; `n_used` levels of a padded one."""
+    """Program of a graph under the job's variability.
+
+    Args:
+        n_used: levels of a padded graph that are run.
+        work: of the micro-batches.
+        groups: indices of compute classes that share a factor; None for `factor_groups`.
+    """
     tree = job.variability
-    groups = factor_groups(tree, cost.classes)
+    groups = factor_groups(tree, cost.classes) if groups is None else groups
     compute, comm, p2p = call_residuals(tree, cost, graph)
-    collectives = [cost.collective_of.get(axis, "all_reduce") for axis in NETWORK_AXES]
+    collectives = [tree.of(cost.collective_of.get(axis, "all_reduce")) for axis in NETWORK_AXES]
     factors = [tree.of(cost.classes[members[0]]) for members in groups]
     return Program(
         job=job,
@@ -227,15 +238,15 @@ def program_of(
         n_stage=len(cost.end_compute_s),
         n_used=n_used,
         arrays=graph_arrays(graph, groups, compute.sd, comm.sd, p2p.sd, n_used),
-        gpu=tuple(family_chain(f.gpu) for f in factors),
-        node=tuple(family_chain(f.node) for f in factors),
-        link=tuple(family_chain(tree.of(c).node) for c in collectives),
+        gpu=tuple(family_chain(own.gpu) for own in factors),
+        node=tuple(family_chain(own.node) for own in factors),
+        link=tuple(family_chain(own.node) for own in collectives),
         compute_residual=compute.chain,
         comm_residual=comm.chain,
-        regime=tuple(tree.of(c).regime for c in collectives),
-        end_call=tree.of(cost.collective_of["end"]).call,
-        varying_links=any(tree.of(c).node.cv > 0 for c in collectives),
-        varying_regime=any(tree.of(c).regime.cv > 0 for c in collectives),
+        regime=tuple(own.regime for own in collectives),
+        end_call=collectives[-1].call,
+        varying_links=any(own.node.cv > 0 for own in collectives),
+        varying_regime=any(own.regime.cv > 0 for own in collectives),
         work=work,
     )
 
@@ -251,10 +262,15 @@ def factor_groups(tree: Variability, classes: Sequence[str]) -> list[list[int]]:
 
 
 def graph_arrays(
-    graph: StepGraph, groups: list[list[int]], call_sd: Floats, comm_sd: Floats, p2p_sd: Floats, n_used: int | None
+    graph: StepGraph,
+    groups: Sequence[Sequence[int]],
+    call_sd: Floats,
+    comm_sd: Floats,
+    p2p_sd: Floats,
+    n_used: int | None,
 ) -> GraphArrays:
     """StepGraph in the form that the engine takes, made by the host; `n_used` levels of a padded one."""
-    depth = graph.ring_depth if n_used is None else padded_depth(graph.ring_depth)
+    depth = graph.ring_depth if n_used is None else padded(graph.ring_depth, MIN_DEPTH, 2)
     comm_s = np.concatenate([graph.comm_s, graph.send_s[..., None]], axis=-1)
     used = np.flatnonzero(comm_s.any(axis=(0, 1))) if n_used is None else range(comm_s.shape[-1])
     axes = tuple(int(a) for a in used)
@@ -279,23 +295,16 @@ def variant(program: Program, tree: Variability) -> Program:
 
     `tree` may only set whole factor groups of the original constant, not split them.
     """
-    groups = factor_groups(program.job.variability, program.classes)
-    compute, comm, p2p = call_residuals(tree, program.cost, program.graph)
-    collectives = [program.cost.collective_of.get(axis, "all_reduce") for axis in NETWORK_AXES]
-    factors = [tree.of(program.classes[members[0]]) for members in groups]
-    old = [*zip(factors, program.gpu, program.node, strict=True)]
-    return replace(
-        program,
-        job=replace(program.job, variability=tree),
-        arrays=graph_arrays(program.graph, groups, compute.sd, comm.sd, p2p.sd, program.n_used),
-        gpu=tuple(family_chain(f.gpu, len(gpu.knots)) for f, gpu, _ in old),
-        node=tuple(family_chain(f.node, len(node.knots)) for f, _, node in old),
-        link=tuple(
-            family_chain(tree.of(c).node, len(link.knots)) for c, link in zip(collectives, program.link, strict=True)
-        ),
-        regime=tuple(tree.of(c).regime for c in collectives),
-        end_call=tree.of(program.cost.collective_of["end"]).call,
-    )
+    found = _under(program, tree, factor_groups(program.job.variability, program.classes))
+    chains = {name: zip(getattr(found, name), getattr(program, name), strict=True) for name in ("gpu", "node", "link")}
+    return replace(found, **{name: tuple(_as_long(*both) for both in each) for name, each in chains.items()})
+
+
+def _as_long(chain: ScoreChain, old: ScoreChain) -> ScoreChain:
+    """Returns the chain with as many knots as an old one; those that are added bend nothing."""
+    more = (0, len(old.knots) - len(chain.knots))
+    knots = np.pad(chain.knots, more, constant_values=chain.knots[-1] if len(chain.knots) else 0.0)
+    return replace(chain, knots=knots, bends=np.pad(chain.bends, more))
 
 
 def by_class(program: Program, tree: Variability | None = None) -> Program:
@@ -304,20 +313,16 @@ def by_class(program: Program, tree: Variability | None = None) -> Program:
     Args:
         tree: with less variability than the job's; None for the job's own.
     """
-    tree = program.job.variability if tree is None else tree
     groups = [[index] for index in range(len(program.classes))]
-    compute, comm, p2p = call_residuals(tree, program.cost, program.graph)
-    collectives = [program.cost.collective_of.get(axis, "all_reduce") for axis in NETWORK_AXES]
-    return replace(
-        program,
-        job=replace(program.job, variability=tree),
-        arrays=graph_arrays(program.graph, groups, compute.sd, comm.sd, p2p.sd, program.n_used),
-        gpu=tuple(family_chain(tree.of(name).gpu) for name in program.classes),
-        node=tuple(family_chain(tree.of(name).node) for name in program.classes),
-        link=tuple(family_chain(tree.of(c).node) for c in collectives),
-        regime=tuple(tree.of(c).regime for c in collectives),
-        end_call=tree.of(program.cost.collective_of["end"]).call,
-    )
+    return _under(program, program.job.variability if tree is None else tree, groups)
+
+
+def _under(program: Program, tree: Variability, groups: Sequence[Sequence[int]]) -> Program:
+    """Returns the same program under another tree; the shapes of residuals, and what varies at all, stay."""
+    job = replace(program.job, variability=tree)
+    found = program_of(job, program.cost, program.graph, program.n_used, program.work, groups)
+    stays = ("compute_residual", "comm_residual", "varying_links", "varying_regime")
+    return replace(found, **{name: getattr(program, name) for name in stays})
 
 
 def end_by_class(end_compute_s: Values, n_class: int) -> Values:
@@ -326,7 +331,7 @@ def end_by_class(end_compute_s: Values, n_class: int) -> Values:
     return end_compute_s[:, None] * is_memory[None]
 
 
-def by_factor(compute_s: Values, groups: list[list[int]]) -> Values:
+def by_factor(compute_s: Values, groups: Sequence[Sequence[int]]) -> Values:
     """[..., compute_class] -> [..., factor + 1], the last being the sum of classes that do not vary between GPUs."""
     used = {index for members in groups for index in members}
     rest = [index for index in range(compute_s.shape[-1]) if index not in used]

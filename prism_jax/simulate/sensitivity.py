@@ -386,65 +386,54 @@ def hardware_sensitivity(
         PlanError: the plan is impossible for the model or the cluster.
     """
     quantile = StepQuantile.of(job, p, key, n_samples)
-    fields = [field for field in _fields(job.cluster) if _matters(job, field)]
+    fields = {name: path for name, path in _fields(job.cluster).items() if matters(job, path)}
     if not fields:
         return {}
 
     def log_quantiles(log_factor: Array) -> Array:
         numbers = on_device(numbers_of(job.cluster))
-        for field, own in zip(fields, log_factor, strict=True):
-            numbers = field.scaled(numbers, jnp.exp(own))
+        for path, own in zip(fields.values(), log_factor, strict=True):
+            numbers = _scaled(numbers, path, jnp.exp(own))
         times = quantile.column_times(numbers)
         return jnp.log(jnp.append(quantile.quantiles(*times), quantile.quantile(*times)))
 
     slopes = np.asarray(jax.jit(jax.jacfwd(log_quantiles))(jnp.zeros(len(fields))), dtype=np.float64)
     errors = slopes[:-1].std(axis=0, ddof=1) / np.sqrt(N_RANDOMISATION)
     found = {
-        field.name: FieldSensitivity(float(change), float(error))
-        for field, change, error in zip(fields, slopes[-1], errors, strict=True)
+        name: FieldSensitivity(float(change), float(error))
+        for name, change, error in zip(fields, slopes[-1], errors, strict=True)
     }
     return dict(sorted(found.items(), key=lambda item: -abs(item[1].change)))
 
 
-@dataclass(frozen=True)
-class _Field:
-    """One number of the hardware: its name for people, and where it stands in `Numbers`."""
-
-    name: str
-    path: tuple[Any, ...]
-
-    def scaled(self, numbers: Numbers, factor: Any) -> Numbers:
-        """The numbers with this one times `factor`."""
-
-        def below(value: Any, path: tuple[Any, ...]) -> Any:
-            if not path:
-                return value * factor
-            own = dict(value) if isinstance(value, Mapping) else list(value)
-            own[path[0]] = below(own[path[0]], path[1:])
-            return own
-
-        return below(numbers, self.path)
+Path = tuple[str | int, ...]
+"""Where one number of the hardware stands in `Numbers`."""
 
 
-def _fields(cluster: Cluster) -> list[_Field]:
-    peaks = [_Field(f"peak {dtype}", ("peak_flops_per_s", dtype)) for dtype in cluster.device.peak_flops_per_s]
-    tiers = [
-        _Field(f"{tier.name} {name}", ("tiers", index, field))
-        for index, tier in enumerate(cluster.tiers)
-        for name, field in (("bandwidth", "bytes_per_s"), ("latency", "latency_s"))
-    ]
-    return [*peaks, _Field("hbm", ("hbm_bytes_per_s",)), *tiers]
+def _scaled(value: Any, path: Path, factor: Any) -> Any:
+    """Numbers with the one at `path` times `factor`."""
+    if not path:
+        return value * factor
+    own = dict(value) if isinstance(value, Mapping) else list(value)
+    own[path[0]] = _scaled(own[path[0]], path[1:], factor)
+    return own
 
 
-def _matters(job: Job, field: _Field) -> bool:
-    """Whether any second of the step changes with the field, by the cost on the host."""
-    numbers = numbers_of(job.cluster)
-    costs = []
-    for own in (numbers, field.scaled(numbers, 1.0 + PROBED)):
+def _fields(cluster: Cluster) -> dict[str, Path]:
+    """Name for people -> number."""
+    found: dict[str, Path] = {f"peak {dtype}": ("peak_flops_per_s", dtype) for dtype in cluster.device.peak_flops_per_s}
+    found["hbm"] = ("hbm_bytes_per_s",)
+    for index, tier in enumerate(cluster.tiers):
+        for name, field in (("bandwidth", "bytes_per_s"), ("latency", "latency_s")):
+            found[f"{tier.name} {name}"] = ("tiers", index, field)
+    return found
+
+
+def matters(job: Job, path: Path) -> bool:
+    """Whether any second of the step changes with a number of the hardware, by the cost on the host."""
+    numbers, costs = numbers_of(job.cluster), []
+    for own in (numbers, _scaled(numbers, path, 1.0 + PROBED)):
         cluster, eff = with_numbers(job.cluster, job.efficiency, own)
-        costs.append(step_cost(job.model, cluster, job.plan, eff))
-    return any(np.any(a != b) for a, b in zip(*map(_seconds, costs), strict=True))
-
-
-def _seconds(cost: StepCost) -> tuple[Floats, ...]:
-    return cost.compute_s, cost.comm_s, cost.p2p_s, cost.end_compute_s, cost.end_comm_s
+        cost = step_cost(job.model, cluster, job.plan, eff)
+        costs.append((cost.compute_s, cost.comm_s, cost.p2p_s, cost.end_compute_s, cost.end_comm_s))
+    return any(np.any(a != b) for a, b in zip(*costs, strict=True))

@@ -37,8 +37,7 @@ from ..cost.step import StepCost, step_cost
 from ..graph.build import Portion, WorkTerms, work_terms
 from ..graph.draws import on_host
 from ..graph.levels import level_table
-from ..graph.step_graph import StepGraph
-from ..graph.walk import decide
+from ..graph.step_graph import StepGraph, decide
 from ..job.job import Job
 from ..plan.packing import N_ROW, Data, MicroBatchLaw, law_of
 from ..plan.plan import ParallelPlan
@@ -131,13 +130,9 @@ class Work:
     of_steps: Singles | None = None
     popularity: StepFactor | None = None
 
-    @property
+    @cached_property
     def sd(self) -> float:
         """Standard deviation of the time that work adds to a replica's step, relatively."""
-        return self._sd
-
-    @cached_property
-    def _sd(self) -> float:
         rng = np.random.default_rng(STREAM)
         drawn = [rng.integers(N_ROW, size=(one.n_unit, N_PILOT), dtype=np.uint16) for one in self.sources]
         return float(np.std(sum(one.of_step(at)[1] for one, at in zip(self.sources, drawn, strict=True))))

@@ -23,8 +23,7 @@ from prism_jax.graph.propagate import (
     lane_ends,
     propagate,
 )
-from prism_jax.graph.step_graph import StepGraph, pad_graph
-from prism_jax.graph.walk import decide, noise_free_s
+from prism_jax.graph.step_graph import StepGraph, decide, noise_free_s, pad_graph
 from prism_jax.schedule.order import Part, ScheduleOrder
 from prism_jax.schedule.registry import make_schedule
 from prism_jax.simulate.inputs import unit_network, unit_step

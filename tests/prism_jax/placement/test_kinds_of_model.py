@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import pytest
 
-import prism_jax.placement
 from prism_jax import load_job, predict
 from prism_jax.placement.place import Effort, place
 from prism_jax.placement.place_nodes import place_nodes
@@ -75,7 +74,7 @@ def test_predict_explains_it(job: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.slow
 def test_place_moves_slow_nodes(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prism_jax.placement, "place", partial(place, effort=EFFORT))
+    monkeypatch.setattr("prism_jax.placement.place.place", partial(place, effort=EFFORT))
     (tmp_path / "nodes.csv").write_text("host,slowdown\na,1.0\nb,1.05\nc,1.5\n")
     report = place_nodes(str(job), str(tmp_path / "nodes.csv"), spares=1)
     assert report.spare_hosts == ("c",)

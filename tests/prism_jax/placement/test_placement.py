@@ -22,8 +22,7 @@ from prism_jax.placement.optimisers import (
     sorted_assignments,
 )
 from prism_jax.placement.place import Effort, place
-from prism_jax.placement.report import PlacementGoal
-from prism_jax.placement.result import OPTIMISED
+from prism_jax.placement.report import OPTIMISED, PlacementGoal
 from prism_jax.placement.splits import with_micro_batches
 from prism_jax.placement.tables import step_program
 from prism_jax.result.objective import OBJECTIVES, PlanObjective

@@ -19,8 +19,7 @@ from prism_jax.search.evaluate import Evaluator, TailScorer
 from prism_jax.search.exhaustive import search
 from prism_jax.search.plan_costs import lower_bound, peak_memory, table_cost
 from prism_jax.search.plan_table import PlanTable
-from prism_jax.search.racing import model_errors, prob_best
-from prism_jax.search.shared_tails import tail_values
+from prism_jax.search.racing import model_errors, prob_best, tail_values
 from prism_jax.search.space import default_space
 from prism_jax.simulate.inputs import deterministic
 from prism_jax.simulate.predict import predict

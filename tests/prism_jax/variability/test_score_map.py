@@ -7,11 +7,10 @@ import pytest
 from scipy.special import ndtri
 
 from prism_jax.core.errors import SpecError
-from prism_jax.variability.combine import combine
 from prism_jax.variability.config import preset, preset_names
 from prism_jax.variability.families import CONSTANT, Family, Gamma, LogNormal, Normal, StudentT
 from prism_jax.variability.family_registry import Mixture, Pool
-from prism_jax.variability.score_map import TOLERANCE, NormalScoreMap
+from prism_jax.variability.score_map import TOLERANCE, NormalScoreMap, combine
 from prism_jax.variability.tree import PARTS
 
 POOL = Pool(tuple(np.random.default_rng(0).lognormal(0.0, 0.02, 200).tolist()))
@@ -59,21 +58,23 @@ def test_shipped_presets_are_mapped_within_tolerance() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: type(f).__name__)
-def test_relu_form_and_padding_do_not_change_the_map(family: Family) -> None:
+@pytest.mark.parametrize("n_terms", [None, 120])
+def test_relu_form_and_padding_do_not_change_the_map(family: Family, n_terms: int | None) -> None:
     score_map = NormalScoreMap.from_family(family)
     z = np.linspace(-9.0, 9.0, 1001)
-    np.testing.assert_allclose(score_map.relu_terms()(z), score_map(z), rtol=1e-12)
-    np.testing.assert_array_equal(score_map.relu_terms(120)(z).shape, z.shape)
-    np.testing.assert_allclose(score_map.relu_terms(120)(z), score_map(z), rtol=1e-12)
+    offset, slope, knots, bends = score_map.relu_terms(n_terms)
+    np.testing.assert_allclose(
+        offset + slope * z + np.maximum(z[:, None] - knots, 0.0) @ bends, score_map(z), rtol=1e-12
+    )
 
 
 def test_padding_of_the_relu_form_is_zero_and_never_cuts_knots_off() -> None:
     score_map = NormalScoreMap.from_family(FAMILIES[3])
-    alone, padded = score_map.relu_terms(), score_map.relu_terms(120)
+    *_, knots, bends = score_map.relu_terms()
     n_terms = len(score_map.knots_z) - 2
-    assert alone.knots.shape == alone.dslopes.shape == (n_terms,)
-    np.testing.assert_array_equal(padded.dslopes, np.r_[alone.dslopes, np.zeros(120 - n_terms)])
-    assert NormalScoreMap.from_family(CONSTANT).relu_terms().knots.shape == (0,)
+    assert knots.shape == bends.shape == (n_terms,)
+    np.testing.assert_array_equal(score_map.relu_terms(120)[-1], np.r_[bends, np.zeros(120 - n_terms)])
+    assert NormalScoreMap.from_family(CONSTANT).relu_terms()[-1].shape == (0,)
     with pytest.raises(SpecError, match="do not fit"):
         score_map.relu_terms(1)
 
