@@ -14,7 +14,7 @@ from prism_jax.job.load_job import load_job
 from prism_jax.job.read_tables import lengths_of
 from prism_jax.plan.packing import Data
 from prism_jax.result.objective import OBJECTIVES, PlanObjective
-from prism_jax.search import evaluate, pipeline, shared_tails
+from prism_jax.search import evaluate, pipeline, racing
 from prism_jax.search.evaluate import Evaluator, TailScorer
 from prism_jax.search.exhaustive import search
 from prism_jax.search.plan_costs import lower_bound, peak_memory, table_cost
@@ -254,7 +254,7 @@ def test_processes_that_share_have_about_as_much_work_and_give_the_same_tails(ev
     some = TailScorer(evaluator, 8).samples(numbers, 32).mean(axis=1)
     np.testing.assert_array_equal(alone[:, 1], some)
     owned = []
-    for module in (evaluate, shared_tails, together):
+    for module in (evaluate, racing, together):
         monkeypatch.setattr(module, "n_processes", lambda: 2)
     monkeypatch.setattr(
         together, "gathered_rows", lambda own, owner: owned.append((own, owner)) or np.zeros(len(owner))
