@@ -93,7 +93,7 @@ class PlanCosts:
         kinds = kinds_of(model)
         self._alone = PlanCache(lambda plan: stack_blocks([*map(self._blocks(plan).alone, kinds)]))
         self._gathering = PlanCache(lambda plan: stack_blocks([*map(self._blocks(plan).gathering, kinds)]))
-        self._memory = _memory_of(model, options)
+        self._states, self._activations, self._weights, self._in_flight = _memory_of(model, options)
         self._ends = PlanCache(self._ends_of)
         self._end_passes = PlanCache(end_passes)  # apart: few fields of a plan decide them, micro-batches among these
         self._end_work: dict[bytes, PlanCache[EndWork]] = {}
@@ -113,10 +113,19 @@ class PlanCosts:
 
     def memory(self, table: PlanTable) -> tuple[StageMemory, Rows]:
         """Memory of the stages [distinct, stage] and which of them every plan has."""
-        states, activations, weights, saved = found = [cache.look_up(table) for cache in self._memory]
-        first, which = distinct(*(of_plan for _, of_plan in found))
-        parts = (stacked(values, of_plan[first]) for values, of_plan in (states, activations, weights))
-        return stage_bytes(*parts, np.stack(saved[0])[saved[1][first]], self.options), which
+        states, of_states = self._states.look_up(table)
+        activations, of_activations = self._activations.look_up(table)
+        weights, of_weights = self._weights.look_up(table)
+        saved, of_saved = self._in_flight.look_up(table)
+        first, which = distinct(of_states, of_activations, of_weights, of_saved)
+        found = stage_bytes(
+            stacked(states, of_states[first]),
+            stacked(activations, of_activations[first]),
+            stacked(weights, of_weights[first]),
+            np.stack(saved)[of_saved[first]],
+            self.options,
+        )
+        return found, which
 
     def fits_host(self, table: PlanTable) -> Flags:
         """Whether [plan] a node's memory holds the host state of its devices; true where there is none, or its memory is not

@@ -222,7 +222,7 @@ def nominal(objective: PlanObjective, time_s: Floats, n_devices: Rows) -> Floats
 
 @dataclass(frozen=True)
 class _Race:
-    """What is raced; arguments as those of `successive_halving`."""
+    """One race of plans; arguments as those of `successive_halving`."""
 
     evaluator: Evaluator
     screen: ScreeningResult

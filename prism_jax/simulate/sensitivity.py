@@ -414,7 +414,7 @@ def _scaled(value: Any, path: Path, factor: Any) -> Any:
     """Numbers with the one at `path` times `factor`."""
     if not path:
         return value * factor
-    own = dict(value) if isinstance(value, Mapping) else list(value)
+    own: Any = dict(value) if isinstance(value, Mapping) else list(value)
     own[path[0]] = _scaled(own[path[0]], path[1:], factor)
     return own
 

@@ -130,9 +130,13 @@ class Work:
     of_steps: Singles | None = None
     popularity: StepFactor | None = None
 
-    @cached_property
+    @property
     def sd(self) -> float:
         """Standard deviation of the time that work adds to a replica's step, relatively."""
+        return self._sd
+
+    @cached_property
+    def _sd(self) -> float:
         rng = np.random.default_rng(STREAM)
         drawn = [rng.integers(N_ROW, size=(one.n_unit, N_PILOT), dtype=np.uint16) for one in self.sources]
         return float(np.std(sum(one.of_step(at)[1] for one, at in zip(self.sources, drawn, strict=True))))
