@@ -84,12 +84,12 @@ def rows_of(data: StepTimesData, rows: NDArray[np.intp]) -> StepTimesData:
     return replace(data, **arrays | {"weight": np.minimum(1.0, MAX_ROWS / count)}, names=names)
 
 
-def few_of_each(owner: NDArray[Any], most: int = MOST, seed: int = 0) -> NDArray[np.intp]:
+def few_of_each(owner: NDArray[Any], most: int) -> NDArray[np.intp]:
     """Rows, in order, of which no owner [row] has more than `most`; those of larger ones by chance.
 
-    Which ones depends on the order of the owner's rows; `folds.few_rows` gives them one order.
+    Which ones depends on the order of the owner's rows; `few_rows` gives them one order.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     kept = [_some(np.flatnonzero(owner == name), most, rng) for name in np.unique(owner)]
     return np.sort(np.concatenate(kept)) if kept else np.zeros(0, dtype=np.intp)
 

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 from ..core.picture import CYAN, GREEN, INDIGO, OLIVE, PURPLE, ROSE, SAND, TEAL, WINE, new_axes, new_figure, style
 from ..core.readable import evenly
 from ..core.report import to_plain
-from .curves import MOST_CURVES, MOST_PANELS, replicated_values
+from .curves import MOST_CURVES, MOST_PANELS
 from .parameters import INTERVALS, Parameter, parameters_of
 from .report import (
     FitReport,
@@ -100,18 +100,12 @@ def _place(curve: Any) -> str:
     return f"{curve.n_gpus} GPUs{nodes}"
 
 
-def plot_fit(summary: Mapping[str, Any], checked: Any | None) -> Figure:
-    """Left the shares of variance per level, right the distribution of the measured values and of replicated ones.
+def plot_fit(summary: Mapping[str, Any], replicated: ReplicatedValues | None) -> Figure:
+    """Shares of variance, and next to them replicated values or, where there are none, parameters with their intervals.
 
     Args:
         summary: what `Fit.summary` returns.
-        checked: what `Fit.check` returns; None leaves the right side out.
     """
-    return _draw_fit(summary, None if checked is None else replicated_values(checked, len(checked.measured)))
-
-
-def _draw_fit(summary: Mapping[str, Any], replicated: ReplicatedValues | None) -> Figure:
-    """Shares of variance, and next to them replicated values or, where there are none, parameters with their intervals."""
     shares = summary["variance_shares"]
     found = [one for one in parameters_of(summary.get("about", {})) if one.low > 0.0] if replicated is None else []
     with style():
@@ -124,7 +118,7 @@ def _draw_fit(summary: Mapping[str, Any], replicated: ReplicatedValues | None) -
             shown = dict(sorted(shares_to_show(shares)[0].items(), key=lambda item: -item[1]))
             plot_shares(shown, of=summary["variance_of"], intervals=known, ax=axes.pop(0))
         if replicated is not None:
-            _plot_values(replicated, axes.pop(0))
+            plot_replicated(replicated, ax=axes.pop(0))
         if found:
             _plot_parameters(found, axes.pop(0))
         for empty in axes:
@@ -158,12 +152,9 @@ def plot_shares(
     return ax
 
 
-def plot_replicated(checked: Any, *, ax: Axes | None = None) -> Axes:
+def plot_replicated(found: ReplicatedValues, *, ax: Axes | None = None) -> Axes:
     """Empirical distribution of the measured values (points) in the band of replicated ones (5 to 95%)."""
-    return _plot_values(replicated_values(checked, len(checked.measured)), new_axes() if ax is None else ax)
-
-
-def _plot_values(found: ReplicatedValues, ax: Axes) -> Axes:
+    ax = new_axes() if ax is None else ax
     ax.fill_betweenx(found.level, found.low, found.high, color=INDIGO, alpha=0.25, linewidth=0, label="replicated, 90%")
     ax.plot(found.middle, found.level, color=INDIGO)
     ax.plot(found.measured, found.level, ".", color=WINE, markersize=4, label="measured")
@@ -211,7 +202,7 @@ def draw_fit(report: FitReport | KeptFitReport) -> Figure:
     is_kept = isinstance(report, KeptFitReport)
     if is_kept and report.bandwidths:
         return plot_bandwidths(report.bandwidths, summary)
-    figure = _draw_fit(summary, report.replicated if is_kept else None)
+    figure = plot_fit(summary, report.replicated if is_kept else None)
     if named := card.facts.get("stands out"):
         figure.suptitle(f"{fit.model}: {_verdict(summary)}; stands out: {named}", fontsize=11)
     return figure

@@ -15,7 +15,7 @@ from prism_jax.fits.picture import (
     plot_shares,
     size_name,
 )
-from prism_jax.fits.report import CollectiveCurve
+from prism_jax.fits.report import CollectiveCurve, ReplicatedValues
 
 SHARES = {"gpu": 0.62, "node": 0.3, "run": 0.08}
 SUMMARY = {
@@ -29,6 +29,11 @@ SUMMARY = {
 def checks(n: int = 50, n_draw: int = 300) -> Checks:
     rng = np.random.default_rng(0)
     return Checks(rng.standard_normal(n), rng.standard_normal((n_draw, n)), "log seconds per GPU")
+
+
+def values(checked: Checks) -> ReplicatedValues:
+    """All of them, as a picture takes them."""
+    return replicated_values(checked, len(checked.measured))
 
 
 def test_bars_are_the_shares_first_on_top():
@@ -49,7 +54,7 @@ def test_a_share_that_is_known_as_a_range_is_drawn_and_written_as_one():
 
 def test_measured_values_are_points_in_order_and_the_axis_says_what_they_are():
     checked = checks()
-    ax = plot_replicated(checked)
+    ax = plot_replicated(values(checked))
     points = next(line for line in ax.lines if line.get_marker() == ".")
     np.testing.assert_allclose(np.asarray(points.get_xdata()), np.sort(checked.measured), rtol=1e-6)
     np.testing.assert_allclose(np.asarray(points.get_ydata()), (np.arange(50) + 0.5) / 50)
@@ -58,7 +63,7 @@ def test_measured_values_are_points_in_order_and_the_axis_says_what_they_are():
 
 def test_the_line_is_the_median_of_replicated_values_by_rank():
     checked = checks(n_draw=200)
-    line = next(line for line in plot_replicated(checked).lines if line.get_marker() != ".")
+    line = next(line for line in plot_replicated(values(checked)).lines if line.get_marker() != ".")
     np.testing.assert_allclose(
         np.asarray(line.get_xdata()), np.median(np.sort(checked.predicted, axis=1), axis=0), rtol=1e-6
     )
@@ -66,22 +71,22 @@ def test_the_line_is_the_median_of_replicated_values_by_rank():
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_one_value_is_enough(n):
-    figure_bytes(plot_fit(SUMMARY, checks(n=n, n_draw=3)), ".png")
+    figure_bytes(plot_fit(SUMMARY, values(checks(n=n, n_draw=3))), ".png")
 
 
 @pytest.mark.parametrize(
-    ("shares", "checked", "n_panel"),
-    [(SHARES, checks(), 2), (SHARES, None, 1), ({}, checks(), 1)],
+    ("shares", "replicated", "n_panel"),
+    [(SHARES, values(checks()), 2), (SHARES, None, 1), ({}, values(checks()), 1)],
     ids=["both", "no checks", "no shares"],
 )
-def test_there_is_one_panel_for_each_thing_to_show(shares, checked, n_panel):
-    figure = plot_fit({**SUMMARY, "variance_shares": shares}, checked)
+def test_there_is_one_panel_for_each_thing_to_show(shares, replicated, n_panel):
+    figure = plot_fit({**SUMMARY, "variance_shares": shares}, replicated)
     assert len(figure.axes) == n_panel
     assert figure_bytes(figure, ".png").startswith(b"\x89PNG")
 
 
 def test_the_title_says_whether_the_fit_is_good():
-    found = plot_fit({**SUMMARY, "verdict": {"ok": False, "sentence": "failed: the chains disagree"}}, checks())
+    found = plot_fit({**SUMMARY, "verdict": {"ok": False, "sentence": "failed: the chains disagree"}}, values(checks()))
     assert "fleet: failed fit" in {text.get_text() for text in found.findobj(Text)}  # type: ignore[attr-defined]
 
 
@@ -92,7 +97,7 @@ def test_a_fit_with_nothing_to_show_is_still_a_picture():
 
 def test_of_many_values_some_are_kept_with_the_first_and_the_last():
     checked = checks(n=1000)
-    kept, whole = replicated_values(checked), replicated_values(checked, 1000)
+    kept, whole = replicated_values(checked), values(checked)
     assert len(kept.level) == MOST_VALUES
     for name in ("measured", "low", "middle", "high"):
         few, all_of_them = np.array(getattr(kept, name)), np.array(getattr(whole, name))
