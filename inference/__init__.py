@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .engine.model import random_key as random_key
     from .engine.program import Settings as Settings
     from .fitting.fit import fit as fit, measured as measured
-    from .fitting.holdout import Holdout as Holdout, holdout as holdout
+    from .fitting.holdout import Holdout as Holdout, holdout as holdout, splits_of_groups as splits_of_groups
     from .fitting.result import Fit as Fit
 
 _NAMES = {  # module -> names, imported on first use: a fit of collectives needs nothing of the cost model
@@ -23,7 +23,7 @@ _NAMES = {  # module -> names, imported on first use: a fit of collectives needs
     "engine.model": "random_key",
     "engine.program": "Settings",
     "fitting.fit": "fit measured",
-    "fitting.holdout": "Holdout holdout",
+    "fitting.holdout": "Holdout holdout splits_of_groups",
     "fitting.result": "Fit",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}

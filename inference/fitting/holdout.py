@@ -83,13 +83,7 @@ def holdout(
         FitError: a number of splits that leaves nothing to fit.
     """
     chosen: Model[Any] = model_named(model) if isinstance(model, str) else model
-    groups = _groups(measured.frame, chosen, column)
-    names = np.array(sorted(groups.dropna().unique()))
-    if len(names) < FEWEST_GROUPS:
-        raise DataError(
-            f"--holdout {column}: {len(names)} group, but at least {FEWEST_GROUPS} are needed to leave one out"
-        )
-    splits = list(_splits(chosen.holdout, names, n_split, key))
+    names, splits = splits_of_groups(measured, model=chosen, column=column, key=key, n_split=n_split)
     method = method or chosen.holdout_method
     settings = replace(settings or Settings(), n_approximate_draw=N_DRAW)
     with naming(measured.sources):
@@ -99,6 +93,26 @@ def holdout(
     one = partial(_scores, measured=measured, model=model, column=column, key=key, near=near)
     found = answers_in_order(one, list(enumerate(splits)), workers, progress)
     return Holdout(column, len(names), tuple(score for own in found for score in own))
+
+
+def splits_of_groups(
+    measured: Measurements, *, model: str | Model[Any], column: str, key: jax.Array, n_split: int | None = None
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Names of the groups of a column, and those that each split leaves out; asked before a fit, refuses what cannot be scored.
+
+    Args:
+        n_split: see `holdout`.
+
+    Raises:
+        DataError, FitError: see `holdout`.
+    """
+    chosen: Model[Any] = model_named(model) if isinstance(model, str) else model
+    names = np.array(sorted(_groups(measured.frame, chosen, column).dropna().unique()))
+    if len(names) < FEWEST_GROUPS:
+        raise DataError(
+            f"--holdout {column}: {len(names)} group, but at least {FEWEST_GROUPS} are needed to leave one out"
+        )
+    return names, list(_splits(chosen.holdout, names, n_split, key))
 
 
 @one_blas_thread

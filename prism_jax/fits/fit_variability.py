@@ -164,6 +164,8 @@ def fit_variability(
     options = {name: dict(value or {}) for name, value in options.items()}
     progress(0.0, f"reading {', '.join(files)}")
     measured = module.measured(list(files), model, collective=run, **options)
+    if holdout.column is not None:  # refused now, and not after the fit
+        module.splits_of_groups(measured, model=model, column=holdout.column, key=key, n_split=holdout.n_split)
     settings = _settings(module, posterior.n_chain, posterior.n_draw)
     inputs = {"files": list(files), "model": model, "method": method, **_stated(run), **options}
     fitted = module.fit(

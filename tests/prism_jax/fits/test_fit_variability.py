@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import inference
 from prism_jax.fits.report import share_text
 from prism_jax.shell.app import main
 from tests.support.files.archives import changed
@@ -273,7 +274,8 @@ def test_groups_are_left_out_and_scored(table, capsys):
     assert found["ks_empirical"] is not None
 
 
-def test_an_unknown_column_to_leave_out_is_one_line(tmp_path, capsys):
+def test_an_unknown_column_to_leave_out_is_one_line_before_anything_is_fitted(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(inference, "fit", lambda *_, **__: pytest.fail("the fit was begun"))
     file = tmp_path / "documents.csv"
     file.write_text("tokens,source\n" + "".join(f"{100 + at},wiki\n" for at in range(50)))
     assert main(["fit", "lengths", str(file), "--holdout", "sourc"]) == 2
