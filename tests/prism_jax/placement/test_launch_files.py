@@ -47,14 +47,6 @@ def test_the_numbers_hang_together(job, tmp_path, capsys):
     assert picture.stat().st_size > 10_000
 
 
-def test_a_person_reads_methods_and_a_map(job, tmp_path, capsys):
-    assert main(["place", job, "--slowdowns", table(tmp_path, 9), "--spares", "1", "--details"]) == 0
-    text = capsys.readouterr().out
-    assert "chosen" in text
-    assert "against the nodes as given" in text
-    assert "stage" in text
-
-
 @pytest.mark.parametrize(
     ("n_node", "options", "words"),
     [

@@ -101,7 +101,9 @@ def test_the_command_writes_what_the_run_writes(files, tmp_path, capsys):
     paths = [str(tmp_path / name) for name in ("hosts", "ranks")]
     options = ["--slowdowns", table, "--spares", "1", "--hostfile", paths[0], "--rankfile", paths[1]]
     assert main(["place", job, *options, "--details"]) == 0
-    assert "Assignment" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    for words in ("Assignment", "chosen", "against the nodes as given", "stage"):
+        assert words in text
     assert len(ranks((tmp_path / "ranks").read_text())) == 32
     assert (tmp_path / "hosts").read_text().count(" slots=8\n") == 4
 

@@ -1,7 +1,9 @@
 """`prism-jax search` as a person calls it."""
 
+import io
 import json
 import math
+from contextlib import redirect_stdout
 from dataclasses import replace
 
 import pytest
@@ -50,10 +52,19 @@ def search(*words):
     return main(["search", "llama2_7b_fsdp_64", *SMALL, *words])
 
 
-def test_json_holds_the_best_plan_and_how_sure_that_is(space, capsys, tmp_path):
-    picture = tmp_path / "found.png"
-    assert search("--space", space, "--top", "3", "--json", "--plot", str(picture)) == 0
-    found = json.loads(capsys.readouterr().out)
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """One search of the space: what it prints as JSON, and the folder with its picture and best job."""
+    folder, text = tmp_path_factory.mktemp("searched"), io.StringIO()
+    (folder / "space.yaml").write_text(SPACE)
+    files = ("--plot", str(folder / "found.png"), "--output", str(folder / "best.yaml"))
+    with redirect_stdout(text):
+        assert search("--space", str(folder / "space.yaml"), "--top", "3", "--json", *files) == 0
+    return json.loads(text.getvalue()), folder
+
+
+def test_json_holds_the_best_plan_and_how_sure_that_is(searched):
+    found, folder = searched
     best = found["best"]
     assert best["p50_s"] < best["p95_s"] < best["p99_s"]
     assert 0.0 < best["prob_best"] <= 1.0
@@ -63,7 +74,7 @@ def test_json_holds_the_best_plan_and_how_sure_that_is(space, capsys, tmp_path):
     assert found["gain"]["gain_interval"][0] <= found["gain"]["gain"] <= found["gain"]["gain_interval"][1]
     assert (found["seed"], found["objective"], found["method"]) == (0, "p95", "exhaustive")
     assert {"elapsed_s", "versions", "inputs"} <= set(found)
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert (folder / "found.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_calibration_slows_every_plan(space, capsys, tmp_path):
@@ -131,11 +142,10 @@ def test_sizes_show_what_more_gpus_buy(space, capsys):
     assert "best plan by p95" in capsys.readouterr().out
 
 
-def test_the_best_plan_is_written_as_a_job(space, capsys, tmp_path):
-    file = tmp_path / "best.yaml"
-    assert search("--space", space, "--json", "--output", str(file)) == 0
-    best = json.loads(capsys.readouterr().out)["best"]
-    assert plan_dict(load_job(str(file)).plan) == best["plan"]
+def test_the_best_plan_is_written_as_a_job(searched, capsys):
+    found, folder = searched
+    best = found["best"]
+    assert plan_dict(load_job(str(folder / "best.yaml")).plan) == best["plan"]
     changed = [word for change in best["changes"] for word in ("--set", change)]
     assert main(["check", "llama2_7b_fsdp_64", *SMALL, *changed, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["memory_bytes_per_gpu"]["total"] == pytest.approx(best["memory_bytes"])
@@ -148,9 +158,8 @@ def test_a_job_that_cannot_be_written_is_refused_before_the_search(space, capsys
     assert "--gpus: cannot be combined" in capsys.readouterr().err
 
 
-def test_unlike_plans_are_listed(space, capsys):
-    assert search("--space", space, "--top", "3", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
+def test_unlike_plans_are_listed(searched):
+    found, _ = searched
     kinds = {(p["plan"]["tp"], p["plan"]["pp"], p["plan"]["recompute"]) for p in found["unlike"]}
     assert len(kinds) == len(found["unlike"]) == 3
     assert found["unlike"][0] == found["best"]
