@@ -289,7 +289,7 @@ def stalled(time_s: Values, prob: float, mean_fraction: float) -> Values:
     finer = min(1.0, n / FINEST_SAMPLES)  # few samples do not need a fine integral
     middle = (np.arange(n) + 0.5) / n
     edges = fine_tail(max(96, int(N_STALL_NODES * finer)), n)
-    few, mass = xp.interp(0.5 * (edges[1:] + edges[:-1]), middle, time_s), np.diff(edges)
+    few, mass = xp.interp(0.5 * (edges[1:] + edges[:-1]), middle, time_s)[None], np.diff(edges)
     far = np.linspace(0.0, np.log(4.0 * n * prob + 1.0) + 1.0, max(128, int(192 * finer)))
     reach = time_s[-1] * (1.0 + mean_fraction * far[1:])
     grid = xp.concatenate([xp.interp(fine_tail(max(256, int(512 * finer)), n), middle, time_s), reach])
