@@ -234,6 +234,16 @@ def _row(cells: Sequence[str], tag: str) -> str:
 QUANTILES = (0.05, 0.5, 0.95, 0.99)  # that a notebook shows
 
 
+@runtime_checkable
+class Sampled(Protocol):
+    """Protocol of anything with sorted samples: of less than `StepTimes`, whose statistics ask for it."""
+
+    @property
+    def samples_s(self) -> Floats:
+        """[sample] equally likely step times, seconds, sorted."""
+        ...
+
+
 @runtime_checkable  # the type checker of the tests asks
 class StepTimes(Protocol):
     """A distribution of step times."""
@@ -287,16 +297,16 @@ class SampleStatistics:
     """The answers that follow from the samples alone, for classes that have them."""
 
     @property
-    def mean_s(self: StepTimes) -> float:
+    def mean_s(self: Sampled) -> float:
         """Mean step time, seconds."""
         return float(self.samples_s.mean())
 
     @property
-    def std_s(self: StepTimes) -> float:
+    def std_s(self: Sampled) -> float:
         """Standard deviation of the step time, seconds."""
         return float(self.samples_s.std())
 
-    def prob_above(self: StepTimes, time_s: float) -> float:
+    def prob_above(self: Sampled, time_s: float) -> float:
         """P(step > time_s)."""
         return float((self.samples_s > time_s).mean())
 
