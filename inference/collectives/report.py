@@ -155,8 +155,8 @@ def band(law: str, data: CollectivesData, draws: Draws, curve: int, n_bytes: Flo
     place = FabricPlace(
         data.fabric_op[fabric], float(data.curve_gpus[curve]), float(data.curve_nodes[curve]), fabric, config=-1
     )
-    drawn = np.exp(log_centre(law, data, draws, place, n_bytes, np.random.default_rng(SEED)))
-    return np.quantile(drawn, [0.05, 0.5, 0.95], axis=0)
+    seconds = np.exp(log_centre(law, data, draws, place, n_bytes, np.random.default_rng(SEED)))
+    return np.quantile(seconds, [0.05, 0.5, 0.95], axis=0)
 
 
 def _curve(law: str, data: CollectivesData, draws: Draws, curve: int) -> CollectiveCurve:
@@ -194,7 +194,7 @@ def measured_collectives(
     chosen, notes = _curves_of(data, cluster)
     network = replace(cluster, measured=None).fabric
     curves: list[MeasuredCurve] = []
-    drawn: list[list[MeasuredCurve]] = []
+    tables: list[list[MeasuredCurve]] = []
     for c in chosen:
         kind = data.fabric_op[int(data.curve_fabric[c])]
         n, nodes = round(float(data.curve_gpus[c])), round(float(data.curve_nodes[c]))
@@ -211,13 +211,13 @@ def measured_collectives(
             MeasuredCurve(kind, nodes > 1, n, tuple(np.log(size).tolist()), tuple(ratio.mean(axis=0).tolist()))
         )
         pick = np.linspace(0, len(ratio) - 1, n_draw).round().astype(int)
-        drawn.append([replace(curves[-1], log_ratio=tuple(one.tolist())) for one in ratio[pick]])
+        tables.append([replace(curves[-1], log_ratio=tuple(one.tolist())) for one in ratio[pick]])
     if not curves:
         return MeasuredTables(MeasuredCost(), (MeasuredCost(),) * n_draw, notes=tuple(notes))
     sides = sorted({(one.kind, one.crosses_nodes) for one in curves})
     return MeasuredTables(
         MeasuredCost(collectives=MeasuredCollectives(tuple(curves))),
-        tuple(MeasuredCost(collectives=MeasuredCollectives(one)) for one in zip(*drawn, strict=True)),
+        tuple(MeasuredCost(collectives=MeasuredCollectives(one)) for one in zip(*tables, strict=True)),
         frozenset(KNOB[across] for _, across in sides),
         tuple(f"{kind} {'between nodes' if across else 'in a node'}" for kind, across in sides),
         tuple(notes),

@@ -11,9 +11,10 @@ with four factors of 252 rows took 0.8 s, not 5 ms.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
@@ -193,5 +194,16 @@ def _either(found: Any, old: str, new: str) -> float:
     return float(getattr(found, old if hasattr(found, old) else new))
 
 
-one_blas_thread = threadpool_limits.wrap(limits=1, user_api="blas")
-"""Decorates a function, in which BLAS then has one thread."""
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def one_blas_thread(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """The function, in which BLAS has one thread; limits are set at each call, since libraries are loaded late and calls nest."""
+
+    @wraps(function)
+    def limited(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        with threadpool_limits(1, user_api="blas"):
+            return function(*args, **kwargs)
+
+    return limited

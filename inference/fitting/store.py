@@ -239,6 +239,6 @@ def _data(model: Any, archive: archives.Archive) -> Any:
 
 def _record(plain: dict[str, Any]) -> dict[str, Any]:
     """Checks a record that `io.write.run_record` or a caller in Python made."""
-    for name in plain.keys() & RECORD.keys():
+    for name in (name for name in RECORD if name in plain):
         _of_type(f"{name} of the record", RECORD[name], plain[name])
     return plain

@@ -28,7 +28,8 @@ from prism_jax.core.robust import MAD_SD
 
 from ..data.columns import ModelColumn
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
 # (of pandas without stubs, every expression may be of any type)
 
 SHARED = 0.5  # of the names of GPUs that stand on several nodes: then they are indices
@@ -93,11 +94,6 @@ def _from_names(rows: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
             note = f"nodes are read from the names of GPUs: {example} is on {parts['node'].iloc[0]}"
             return rows.assign(node=node), (note,)
     return rows, ()
-
-
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false, reportCallIssue=false
-# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
-# (of pandas without stubs, every expression may be of any type)
 
 
 NO_RUN = ""

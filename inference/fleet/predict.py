@@ -308,7 +308,7 @@ def _population(part: Draws, shape: tuple[int, int], rng: np.random.Generator) -
 
 
 def each_draw(data: FleetData, one: Callable[..., Any], draws: Draws, key: jax.Array) -> np.ndarray:
-    """[draw, ...] a function of the fleet, and of a population and a key for each draw; in float64, compiled once."""
+    """[draw, ...] a function of the fleet, and of a population and a key for each draw; float64, compiled once for all draws."""
     laws = laws_of(draws)
     arrays, rebuild = traced(data)
     with jax.enable_x64(True):

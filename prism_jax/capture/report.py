@@ -256,14 +256,14 @@ class ExecutionTraceReport(Report):
         }
         return (
             Facts("Traces", facts),
-            Table.of("Last step of the first rank", self.ops, OPS),
-            Table.of("Its collectives", self.collectives, COLLECTIVES),
+            Table.of("Last step of the first rank", self.ops, TRACE_OPS),
+            Table.of("Its collectives", self.collectives, TRACE_COLLECTIVES),
             *map(_kernels, self.kernels),
             *notes(self.assumptions),
         )
 
 
-OPS: dict[str, Callable[[OpKindFacts], str]] = {
+TRACE_OPS: dict[str, Callable[[OpKindFacts], str]] = {
     "op": lambda one: one.kind,
     "phase": lambda one: one.phase,
     "n": lambda one: f"{one.n_ops:,}",
@@ -271,7 +271,7 @@ OPS: dict[str, Callable[[OpKindFacts], str]] = {
     "bytes": lambda one: format_bytes(one.bytes),
     "measured": lambda one: "" if one.measured_s is None else format_s(one.measured_s),
 }
-COLLECTIVES: dict[str, Callable[[CollectiveFacts], str]] = {
+TRACE_COLLECTIVES: dict[str, Callable[[CollectiveFacts], str]] = {
     "collective": lambda one: one.collective,
     "group": lambda one: one.axis,
     "phase": lambda one: one.phase,

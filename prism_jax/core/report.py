@@ -119,24 +119,28 @@ def _plain_fields(value: Any) -> dict[str, Any]:
     return found
 
 
-def from_plain(hint: Any, data: Any) -> Any:
-    """The value of a type that `to_plain` has made `data` of.
+def from_plain(kind: type[T], data: Any) -> T:
+    """The value of type `kind` that `to_plain` has made `data` of.
 
     Raises:
         KeyError: a field is missing.
         TypeError: `data` is not of that shape.
     """
+    return _read(kind, data)
+
+
+def _read(hint: Any, data: Any) -> Any:
     origin, inner = get_origin(hint), optional_part(hint)
     if inner is not None:
-        return None if data is None else from_plain(inner, data)
+        return None if data is None else _read(inner, data)
     if isinstance(hint, type) and is_dataclass(hint):
         return _read_fields(hint, data)
     if origin is tuple:
         return _read_tuple(get_args(hint), data)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {name: from_plain(get_args(hint)[1], value) for name, value in data.items()}
+        return {name: _read(get_args(hint)[1], value) for name, value in data.items()}
     if isinstance(origin, type) and issubclass(origin, Sequence):
-        return [from_plain(get_args(hint)[0], value) for value in data]
+        return [_read(get_args(hint)[0], value) for value in data]
     if hint is float:
         return math.nan if data is None else float(data)
     return data
@@ -144,8 +148,8 @@ def from_plain(hint: Any, data: Any) -> Any:
 
 def _read_tuple(parts: tuple[Any, ...], data: Sequence[Any]) -> tuple[Any, ...]:
     if len(parts) == 2 and parts[1] is Ellipsis:
-        return tuple(from_plain(parts[0], value) for value in data)
-    return tuple(from_plain(part, value) for part, value in zip(parts, data, strict=True))
+        return tuple(_read(parts[0], value) for value in data)
+    return tuple(_read(part, value) for part, value in zip(parts, data, strict=True))
 
 
 def _read_fields(kind: type, data: Mapping[str, Any]) -> Any:
@@ -156,7 +160,7 @@ def _read_fields(kind: type, data: Mapping[str, Any]) -> Any:
         if spec.is_inline:
             found[spec.name] = _read_inline(spec, data)
         elif spec.key in data:
-            found[spec.name] = from_plain(spec.hint, data[spec.key])
+            found[spec.name] = _read(spec.hint, data[spec.key])
         elif spec.is_required:
             raise KeyError(spec.key)
     return kind(**found)
@@ -164,9 +168,9 @@ def _read_fields(kind: type, data: Mapping[str, Any]) -> Any:
 
 def _read_inline(spec: FieldSpec, data: Mapping[str, Any]) -> Any:
     if spec.is_required:
-        return from_plain(spec.hint, data)
+        return _read(spec.hint, data)
     inner = optional_part(spec.hint)
-    return from_plain(inner, data) if _required(inner) <= data.keys() else None
+    return _read(inner, data) if _required(inner) <= data.keys() else None
 
 
 def _required(kind: type) -> set[str]:
@@ -272,7 +276,7 @@ class Report:
         if data.get(SCHEMA) != cls.schema():
             raise DataError(f"{SCHEMA} = {data.get(SCHEMA)!r}, but it must be {cls.schema()!r}")
         try:
-            return from_plain(cls, data)
+            return _read(cls, data)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"a damaged report of schema {cls.schema()}: {_damage(error)}. {_remedy(data)}.") from None
 

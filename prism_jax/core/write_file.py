@@ -296,22 +296,22 @@ def run_record(inputs: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
     }
 
 
-@cache
 def git_revision() -> str | None:
-    """Commit of the checkout this package runs from, with "+changes" if tracked files differ; None outside a checkout.
-
-    Asked once, as a process goes on with the code that it has loaded.
-    """
+    """Commit of the checkout this package runs from, with "+changes" if tracked files differ; None outside a checkout."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
     try:
-        describe = ("describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes")
-        command = ["git", "--no-optional-locks", "-C", str(root), *describe]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        return _revision_of(root) or None
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+
+
+@cache  # an answer, not a failure: a process goes on with the code that it has loaded
+def _revision_of(root: Path) -> str:
+    describe = ("describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes")
+    command = ["git", "--no-optional-locks", "-C", str(root), *describe]
+    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
 
 @cache

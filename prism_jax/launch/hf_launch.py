@@ -41,7 +41,7 @@ OF_DEEPSPEED = (
     "zero_allow_untested_optimizer",
 )
 OF_MODEL = ("hidden_size", "n_embd", "d_model", "text_config")
-NO_TRAINING = ("export_dir", "infer_backend", "do_predict")
+OTHER_USES = ("export_dir", "infer_backend", "do_predict")
 
 
 def _has(document: Document, names: tuple[str, ...]) -> bool:
@@ -87,7 +87,7 @@ def read_alone(files: ConfigFiles) -> Head:
     return head
 
 
-def read_trainer(files: ConfigFiles, trainer: str) -> Head:
+def read_trainer_files(files: ConfigFiles, trainer: str) -> Head:
     """Head of the training that a configuration of a trainer states.
 
     Raises:
@@ -105,7 +105,7 @@ def read_trainer(files: ConfigFiles, trainer: str) -> Head:
 
 def trains(said: Mapping[str, SaidValue], trainer: str) -> bool:
     """Whether arguments are those of a training: not of inference, export or preparation."""
-    stops = any(name in said and said[name].text not in ("False", "None") for name in NO_TRAINING)
+    stops = any(name in said and said[name].text not in ("False", "None") for name in OTHER_USES)
     has_data = any(name in said for name in ("train_dataset", "dataset", *OF_TRAINER, "micro_batch_size"))
     said_so = said.get("do_train")
     if said_so is not None:
@@ -176,9 +176,9 @@ def _take_model(head: Head, document: Document) -> None:
 
 
 HF_CARRIERS = (
-    Carrier("LLaMA-Factory", is_factory, partial(read_trainer, trainer=LLAMA_FACTORY)),
-    Carrier("axolotl", is_axolotl, partial(read_trainer, trainer=AXOLOTL)),
-    Carrier("Hugging Face Trainer", is_recipe, partial(read_trainer, trainer=HF)),
+    Carrier("LLaMA-Factory", is_factory, partial(read_trainer_files, trainer=LLAMA_FACTORY)),
+    Carrier("axolotl", is_axolotl, partial(read_trainer_files, trainer=AXOLOTL)),
+    Carrier("Hugging Face Trainer", is_recipe, partial(read_trainer_files, trainer=HF)),
     Carrier("accelerate", is_accelerate, read_alone),
     Carrier("DeepSpeed", is_deepspeed, read_alone),
     Carrier("config.json", is_model, read_alone),
@@ -222,7 +222,7 @@ _PROGRAM = re.compile(
 )
 _METHOD = re.compile(r"(?i)(?:^|[/_.])(dpo|orpo|kto|grpo|ppo|reward|rm|gkd)(?:[_.]|$)")
 _GRES = re.compile(r"gpu(?::\w+)?:(\d{1,3})")
-_NOT_TRAINING = re.compile(
+_OTHER_USE = re.compile(
     r"(?i)(?:llamafactory-cli|axolotl)\s+(?:chat|api|export|webchat|webui|inference|merge|eval|preprocess|fetch)\w*"
 )
 MISSING = "which is not there: import that file, or name a folder above it (--root DIR)"
@@ -248,13 +248,13 @@ def _files(line: LaunchLine) -> list[str]:
     return [word.text for word in line.command.words if word.text.endswith((".yaml", ".yml", ".json"))]
 
 
-def _read_trainer(line: LaunchLine) -> Head:
+def _read_trainer_line(line: LaunchLine) -> Head:
     """Head of the training that a command line starts.
 
     Raises:
         NoTrainingError: it starts none, or the file that says it is not there.
     """
-    if _NOT_TRAINING.search(line.text):
+    if _OTHER_USE.search(line.text):
         raise _no_training(line, "is no training")
     said: dict[str, SaidValue] = {}
     trainer = LLAMA_FACTORY if "llamafactory" in line.text or "finetuning_type" in line.names else HF
@@ -384,5 +384,7 @@ def _no_training(line: LaunchLine, why: str) -> NoTrainingError:
 
 HF_PROGRAMS = (
     LaunchProgram("OpenRLHF", _is_openrlhf, _read_openrlhf),
-    LaunchProgram("Hugging Face Trainer, accelerate, DeepSpeed, LLaMA-Factory, axolotl", _is_trainer, _read_trainer),
+    LaunchProgram(
+        "Hugging Face Trainer, accelerate, DeepSpeed, LLaMA-Factory, axolotl", _is_trainer, _read_trainer_line
+    ),
 )

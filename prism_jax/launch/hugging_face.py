@@ -116,7 +116,7 @@ def _attention(head: Head, job: StatedJob) -> None:
         "training.flash_attn", "training.attn_implementation", "training.flash_attention", "training.attn_impl"
     )
     job.put("software.attention", ATTENTION.get(kind.text) if kind is not None else None, kind)
-    head.said("training.sdp_attention", "training.xformers_attention")  # whose kernels are those of PyTorch
+    head.said("training.sdp_attention", "training.xformers_attention")  # nothing follows: kernels of PyTorch
 
 
 def _recompute(head: Head, job: StatedJob) -> None:

@@ -1,6 +1,6 @@
 """A command line that a launch script would start, in parts: launcher, program, arguments; and the GPUs that it would take.
 
-`LaunchProgram` says which command lines are of a trainer and how its head is read; `programs.PROGRAMS` lists them.
+`LaunchProgram` says which command lines are of a trainer and how its head is read; `launch_files.PROGRAMS` lists them.
 """
 
 from __future__ import annotations
@@ -210,8 +210,9 @@ def is_flag(text: str) -> bool:
 
 
 def included_gpus(text: str) -> int:
-    """Number of the GPUs that `--include host:0,1@host:2` of DeepSpeed names; 0 where it names hosts alone."""
-    return sum(len(part.partition(":")[2].split(",")) for part in text.split("@") if ":" in part)
+    """Number of the GPUs that `--include host:0,1@host:2` of DeepSpeed names; 0 where a host stands for all that it has."""
+    parts = [part.partition(":")[2] for part in text.split("@")]
+    return sum(len(part.split(",")) for part in parts) if all(parts) else 0
 
 
 NO_VALUE = re.compile(

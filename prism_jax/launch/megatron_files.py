@@ -1,4 +1,4 @@
-"""Configuration files that state Megatron's names: one table of families, one reader.
+"""Configuration files that state Megatron's names: one table of families, one reader; and NeMo's logs, which print such a file.
 
 A row of `FAMILIES` says by which keys a family is known, which of its values are arguments of Megatron-LM (the others have names
 of their own), where it says how many GPUs and which model, and which files it builds on. Everything then goes the way of

@@ -104,9 +104,10 @@ def _put_ends(job: StatedJob, first: SaidValue | None, last: SaidValue | None, p
     """States a split by the layers of the first and the last stage, each spread over its chunks."""
     ends = [whole(first, 0), whole(last, 0)]
     inner = pp - sum(one is not None for one in ends)
-    rest = job.get("model.n_layers", 0) - sum(one or 0 for one in ends)
+    n_layers = job.get("model.n_layers", 0)
+    rest = n_layers - sum(one or 0 for one in ends)
     stages = [one for one in (ends[0], *[rest // max(inner, 1)] * inner, ends[1]) if one is not None]
-    if rest < 0 or sum(stages) != rest + sum(one or 0 for one in ends) or any(one % n for one in stages):
+    if rest < 0 or sum(stages) != n_layers or any(one % n for one in stages):
         job.leave_out(first, last)
         return
     split = [one // n for one in stages] * n

@@ -321,11 +321,8 @@ def _checkpoint(head: Head, said: Mapping[str, SaidValue]) -> None:
 
 def _tokens(head: Head, said: Mapping[str, SaidValue]) -> None:
     """Batches in sequences, where they are said in tokens."""
-    tokens, n_token, length = (
-        said.get(TOKENS),
-        plain_number(said.get(TOKENS)),
-        plain_number(head.facts.get("sequence_length")),
-    )
+    tokens, length = said.get(TOKENS), plain_number(head.facts.get("sequence_length"))
+    n_token = plain_number(tokens)
     if tokens is None or n_token is None or not length:
         return
     size = n_token // length

@@ -42,14 +42,16 @@ class ReportWithMemory(Protocol):
     @property
     def host_memory_bytes_per_node(self) -> HostFacts | None: ...
 
+    @property
+    def fullest_stage(self) -> int | None: ...
+
 
 def warn_of_memory(
     report: ReportWithMemory, ignore_memory: Annotated[bool, Option(help=IGNORE_MEMORY)] = False
 ) -> Message | None:
     """Warns of a job that does not fit; the command fails then, unless that is to be ignored."""
     needed, host = report.memory_bytes_per_gpu, report.host_memory_bytes_per_node
-    stage = getattr(report, "memory_stage", needed.stage)
-    where = "" if stage is None else f" on stage {stage}"
+    where = "" if report.fullest_stage is None else f" on stage {report.fullest_stage}"
     short = [f"needs {format_bytes(-needed.headroom)} more per device{where}"] if needed.headroom < 0.0 else []
     if host is not None and host.capacity is not None and not host.fits:
         short.append(f"the host needs {format_bytes(host.total - host.capacity)} more per node")

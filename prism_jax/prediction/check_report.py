@@ -94,6 +94,11 @@ class CheckReport(Report):
         )
 
     @property
+    def fullest_stage(self) -> int:
+        """The pipeline stage that needs most memory."""
+        return self.memory_stage
+
+    @property
     def _values(self) -> dict[str, str]:
         active = f", {format_count(self.n_params_active)} active" if self.has_experts else ""
         size = f"{self.n_micro_batch} micro-batches of {self.micro_batch}, chunks: {self.n_chunk}"

@@ -122,6 +122,11 @@ class PredictionReport(Report):
     published: Annotated[tuple[PublishedFigure, ...] | None, WHERE_KNOWN] = None
     curve: Annotated[StepCurve | None, WHERE_KNOWN] = None
 
+    @property
+    def fullest_stage(self) -> int | None:
+        """The pipeline stage that needs most memory; None where it is not told."""
+        return self.memory_bytes_per_gpu.stage
+
     def card(self) -> Card:
         verdict, tone = memory_verdict(self.memory_bytes_per_gpu, fits=self.fits)
         memory = self.memory_bytes_per_gpu.words

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
@@ -56,9 +55,34 @@ def _read(source: Callable[[], Source], files: Sequence[Path], stated: Stated = 
     return read_kineto(files, stated.rank, stated.kernels, source())
 
 
-def _events_of(module: str, function: str) -> Source:
-    """Imports what gives the events of a file: some formats need libraries of their own."""
-    return getattr(import_module(f".{module}", __package__), function)
+def _kineto() -> Source:
+    from .file import kineto_events
+
+    return kineto_events
+
+
+def _xplane() -> Source:
+    from .xplane import xplane_events
+
+    return xplane_events
+
+
+def _nsight() -> Source:
+    from .nsight import nsight_events
+
+    return nsight_events
+
+
+def _nsys_jax() -> Source:
+    from .nsys_jax import nsys_jax_events
+
+    return nsys_jax_events
+
+
+def _flight_recorder() -> Source:
+    from .flight_recorder import flight_recorder_events
+
+    return flight_recorder_events
 
 
 def _of_folder(files: Sequence[Path]) -> Sequence[Path]:
@@ -137,34 +161,34 @@ AS_JSON = (
     "yourself with python -c 'import json, pickle, sys; json.dump(pickle.load(sys.stdin.buffer), sys.stdout)' "
     "< DUMP > DUMP.json"
 )
-_read_kineto = partial(_read, partial(_events_of, "file", "kineto_events"))
+_read_kineto = partial(_read, _kineto)
 KINETO = TraceFormat("Kineto", "Kineto (PyTorch profiler) JSON", _is_kineto, _read_kineto, _of_folder, _read_kineto)
 FLIGHT_RECORDER = profile_format(
     "NCCL flight recorder",
     "NCCL flight recorder JSON",
     _is_flight_recorder,
-    partial(_events_of, "flight_recorder", "flight_recorder_events"),
+    _flight_recorder,
     lambda name: "nccl_trace" in name and name.endswith(ENDINGS),
 )
 NSYS_JAX = profile_format(
     "nsys-jax",
     "nsys-jax archives (zip)",
     _is_nsys_jax,
-    partial(_events_of, "nsys_jax", "nsys_jax_events"),
+    _nsys_jax,
     lambda name: name.endswith(".zip"),
 )
 NSIGHT = profile_format(
     "Nsight Systems",
     "Nsight Systems exports (SQLite)",
     _is_nsight,
-    partial(_events_of, "nsight", "nsight_events"),
+    _nsight,
     lambda name: name.endswith((".sqlite", ".nsys-rep")),
 )
 XPLANE = profile_format(
     "XPlane",
     "XPlane (JAX profiler)",
     _is_xplane,
-    partial(_events_of, "xplane", "xplane_events"),
+    _xplane,
     lambda name: name.endswith(".xplane.pb"),
 )
 PROFILES = (KINETO, FLIGHT_RECORDER, NSYS_JAX, NSIGHT, XPLANE)

@@ -100,7 +100,7 @@ class TraceComparisonReport(Report):
     def blocks(self) -> Sequence[Block]:
         rows = {"typical step": self.typical, "p50": self.p50, "p95": self.p95, **self.ratios}
         table = [
-            (name, format_s(one.a_s), format_s(one.b_s), *_percents(one), "beyond noise" * one.is_beyond_noise)
+            (name, format_s(one.a_s), format_s(one.b_s), *_percents(one), "beyond noise" if one.is_beyond_noise else "")
             for name, one in rows.items()
         ]
         change = [] if self.change is None else [Facts("Change within the runs", {"from": _change_words(self.change)})]

@@ -93,7 +93,7 @@ def draw_workers(report: WhatIfReport) -> Figure:
 MARKS = {"p50": (0.5, "o"), "p95": (0.95, "s"), "p99": (0.99, "^")}
 
 
-def plot_prediction(curves: PredictedCurves, title: str, other_job: str = "") -> Figure:
+def plot_trace_prediction(curves: PredictedCurves, title: str, other_job: str = "") -> Figure:
     """The prediction from all recorded steps; next to it, if there is one, a prediction from some steps and the steps held out.
 
     Args:
@@ -157,7 +157,7 @@ def draw_trace_prediction(report: TracePredictionReport) -> Figure:
         raise DataError(
             "this prediction was saved by an older version, which kept no curves. Predict again to draw it."
         )
-    return plot_prediction(report.curves, f"{report.info.title}: unrecorded steps", report.asked.described())
+    return plot_trace_prediction(report.curves, f"{report.info.title}: unrecorded steps", report.asked.described())
 
 
 MOST_DRAWN = 12  # kernels

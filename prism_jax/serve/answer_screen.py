@@ -36,7 +36,7 @@ def show_answer(request: Request) -> Response:
     """
     site, name = site_of(request), asked(request, "file")
     report = report_in(site, name)
-    title, head, body = site.results.kept("answer", [name], lambda: _parts(name, report))
+    title, head, body = site.results.kept("answer", [name], lambda: _parts(name, report_in(site, name)))
     record = record_of(report)
     job = job_of_report(site, record)
     states, actions = _states(site, name, record, job), _actions(site, name, report.kind, record, job)

@@ -159,16 +159,17 @@ class Results:
             return list(self._reports)
 
     def _look(self) -> list[SavedReport]:
-        known, self._known, self.n_beyond = self._known, {}, 0
+        known, self._known, n_beyond = self._known, {}, 0
         for file in self.files():
             if not file.name.endswith(".json"):
                 continue
             if len(self._known) == MOST_FILES:
-                self.n_beyond += 1
+                n_beyond += 1
             else:
                 before = known.get(file.name)
                 row = before[1] if before and before[0] == file else self._row(file)
                 self._known[file.name] = (file, row)
+        self.n_beyond = n_beyond
         found = [row for _, row in self._known.values() if row is not None]
         return sorted(found, key=lambda row: (-row.file.modified_s, row.file.name))
 

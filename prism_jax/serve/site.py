@@ -89,7 +89,7 @@ def lines_of(error: PrismError) -> list[str]:
 
 
 def numbered(name: str) -> Iterator[str]:
-    """A name of a file, and then the same with numbers: run.yaml, run-2.yaml, ..."""
+    """A name of a file, and then the same with numbers before its endings: steps.csv.gz, steps-2.csv.gz, ..."""
     path = Path(name)
     stem, dot, ending = path.name.partition(".")
     return (name if n == 1 else path.with_name(f"{stem}-{n}{dot}{ending}").as_posix() for n in count(1))

@@ -1,4 +1,7 @@
-"""Reads execution traces of a job, one file per rank, and profiles of the same run, as one captured program; a front end."""
+"""Reads execution traces of a job, one file per rank, and profiles of the same run, as one captured program; a front end.
+
+`describe_execution_traces` tells what is in them (`trace info`).
+"""
 
 from __future__ import annotations
 

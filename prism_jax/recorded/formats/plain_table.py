@@ -1,4 +1,5 @@
-"""Reads the plain table of recorded ops: what to write when the tool that recorded them has no reader here.
+"""Reads tables of recorded ops: the plain one, to write when the tool that recorded them has no reader here, and that of the
+published straggler analysis (`STRAGGLER_COLUMNS`).
 
 A CSV file (`.csv`, `.csv.gz`) whose first line names the columns, or a parquet file. One row per op and worker, in any order of
 rows and columns; other columns are an error.
@@ -155,8 +156,9 @@ PLAIN_PARQUET = TraceFormat(
 )
 
 
-# Traces of the published straggler analysis have one row per op of one worker per (data-parallel rank, stage). Of their further
-# columns seq_id and gmc follow from these and are not read; -1 stands where an op has none.
+# Traces of the published straggler analysis: a parquet file with one row per op of one worker per (data-parallel rank, stage).
+# rank is global, start_ts and duration are in seconds, mb_id is the micro-batch and mc the model chunk of the stage, -1 where an
+# op has none. The further columns seq_id and gmc follow from these and are not read.
 # Source: Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", arXiv 2505.05713, and its data.
 STRAGGLER_COLUMNS = (
     FileColumn("dp_rank", "dp", "int"),

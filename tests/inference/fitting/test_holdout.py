@@ -54,7 +54,7 @@ def test_real_fits_predict_the_groups_that_they_have_not_seen():
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("n_split", [None, 3, 100])
+@pytest.mark.parametrize("n_split", [None, 3, N_GROUP, 100])
 def test_each_group_is_in_one_fold(n_split):
     found = left_out(Toy(), n_split=n_split)
     assert Counter(score.group for score in found.scores) == {f"g{i}": 1 for i in range(N_GROUP)}

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from prism_jax.core.picture import figure_bytes
-from prism_jax.recorded.picture import plot_prediction, plot_workers
+from prism_jax.recorded.picture import plot_trace_prediction, plot_workers
 from prism_jax.recorded.prediction import TracePrediction
 from prism_jax.recorded.prediction_report import PredictedCurves
 
@@ -69,8 +69,8 @@ def check_texts_are_inside(figure: Figure) -> None:
 
 
 def test_one_panel_or_two_with_axes_that_say_what_they_are() -> None:
-    alone = rendered(plot_prediction(ALONE, "SE: unrecorded steps"))
-    both = rendered(plot_prediction(BOTH, "SE: unrecorded steps"))
+    alone = rendered(plot_trace_prediction(ALONE, "SE: unrecorded steps"))
+    both = rendered(plot_trace_prediction(BOTH, "SE: unrecorded steps"))
     assert (len(alone.axes), len(both.axes)) == (1, 2)
     assert both.get_suptitle() == "SE: unrecorded steps"
     assert [ax.get_title() for ax in both.axes] == ["", ""]  # titles stand on the left
@@ -86,7 +86,7 @@ def test_one_panel_or_two_with_axes_that_say_what_they_are() -> None:
 
 
 def test_another_job_is_named_and_not_drawn_over_the_recorded_one() -> None:
-    first, second = plot_prediction(BOTH, "a", "16 replicas").axes
+    first, second = plot_trace_prediction(BOTH, "a", "16 replicas").axes
     assert first.get_title(loc="left") == "Predicted job: 16 replicas"
     assert not any("recorded" in label for label in labels(first))
     assert second.get_title(loc="left") == "Check on the recorded job: steps that were not fitted"
@@ -94,7 +94,7 @@ def test_another_job_is_named_and_not_drawn_over_the_recorded_one() -> None:
 
 
 def test_legend_tells_quantiles_and_what_was_measured() -> None:
-    first, second = plot_prediction(BOTH, "a").axes
+    first, second = plot_trace_prediction(BOTH, "a").axes
     quantiles = [f"p{100 * p:g}  {NORMAL.quantile(p):#.4g} s" for p in (0.5, 0.95, 0.99)]
     assert labels(first) == ["90% interval, long run", "predicted", *quantiles, "30 steps recorded"]
     assert labels(second)[0] == "90% of samples of 15 steps"
@@ -102,7 +102,7 @@ def test_legend_tells_quantiles_and_what_was_measured() -> None:
 
 
 def test_curve_and_marks_are_the_quantiles_of_the_prediction() -> None:
-    (ax,) = plot_prediction(ALONE, "a").axes
+    (ax,) = plot_trace_prediction(ALONE, "a").axes
     times, shares = line(ax, "predicted").T
     np.testing.assert_allclose(times, [NORMAL.quantile(p) for p in shares], rtol=DIGITS)
     for p in (0.5, 0.95, 0.99):
@@ -110,7 +110,7 @@ def test_curve_and_marks_are_the_quantiles_of_the_prediction() -> None:
 
 
 def test_measured_steps_are_their_own_distribution_function() -> None:
-    (ax,) = plot_prediction(ALONE, "a").axes
+    (ax,) = plot_trace_prediction(ALONE, "a").axes
     times, shares = line(ax, "30 steps").T
     assert (shares[0], shares[-1]) == (0.0, 1.0)
     np.testing.assert_allclose(times, [RECORDED_S.min(), *np.sort(RECORDED_S)], rtol=DIGITS)
@@ -125,13 +125,13 @@ def band(ax: Axes, level: float) -> tuple[float, float]:
 
 
 def test_band_on_the_left_is_the_interval_of_the_long_run() -> None:
-    (ax,) = plot_prediction(ALONE, "a").axes
+    (ax,) = plot_trace_prediction(ALONE, "a").axes
     np.testing.assert_allclose(band(ax, 0.95), NORMAL.interval(0.95), rtol=DIGITS)
 
 
 def test_band_of_the_check_is_that_of_so_many_steps() -> None:
     """A sample of 15 steps scatters more than the long run."""
-    ax = plot_prediction(BOTH, "a").axes[1]
+    ax = plot_trace_prediction(BOTH, "a").axes[1]
     np.testing.assert_allclose(band(ax, 0.95), HELD_OUT[0].expected_interval(0.95, 15), rtol=DIGITS)
     low, high = HELD_OUT[0].interval(0.95)
     assert np.ptp(band(ax, 0.95)) > 2 * (high - low)
@@ -140,14 +140,14 @@ def test_band_of_the_check_is_that_of_so_many_steps() -> None:
 @pytest.mark.parametrize("n_step", [1, 2, 100, 5000])
 def test_any_number_of_steps_can_be_drawn(n_step: int) -> None:
     steps_s = RNG.normal(2.0, 0.1, n_step)
-    figure = rendered(plot_prediction(PredictedCurves.of(NORMAL, steps_s, (NORMAL, steps_s)), "a"))
+    figure = rendered(plot_trace_prediction(PredictedCurves.of(NORMAL, steps_s, (NORMAL, steps_s)), "a"))
     check_texts_are_inside(figure)
     assert labels(figure.axes[0])[-1] == ("1 step recorded" if n_step == 1 else f"{n_step:,} steps recorded")
 
 
 def test_steps_of_one_length_can_be_drawn() -> None:
     same = TracePrediction(np.full((40, 2), 3.0))
-    rendered(plot_prediction(PredictedCurves.of(same, np.full(9, 3.0), (same, np.full(9, 3.0))), "a"))
+    rendered(plot_trace_prediction(PredictedCurves.of(same, np.full(9, 3.0), (same, np.full(9, 3.0))), "a"))
 
 
 # --- Workers ---------------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_global_settings_and_open_figures_stay_as_they_were() -> None:
     from matplotlib import pyplot
 
     before = dict(mpl.rcParams)
-    plot_prediction(BOTH, "a")
+    plot_trace_prediction(BOTH, "a")
     plot_workers(slowdowns(4, 2), [(0, 0)], ranks(4, 2), "a job")
     assert dict(mpl.rcParams) == before
     assert pyplot.get_fignums() == []
