@@ -230,7 +230,7 @@ def _own_s(
 
 
 def _dtype_of(own: str, device: Device, dtype: str) -> str:
-    """Returns the format in which an op of dtype `own` runs: TF32 for fp32 plans where there is one, 16 bits outside fp8."""
+    """Format in which an op of dtype `own` runs: TF32 for fp32 plans where there is one, 16 bits for ops that leave fp8."""
     if dtype == "fp32":
         return device.product_dtype(dtype)
     if own == "plan" or dtype in ("fp16", "bf16"):

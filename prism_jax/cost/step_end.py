@@ -299,14 +299,14 @@ def _copies_s(cluster: Cluster, plan: ParallelPlan, count: float) -> Values:
     return collective_s("all_reduce", n_bytes, cluster, plan.stride("pp") * (plan.pp - 1), 2).seconds if count else 0.0
 
 
-N_ITERATION = 5
+MUON_ITERATIONS = 5
 # Kernels of one matrix: per iteration three products, two scales and two sums; before and after them two casts, the norm, a
 # division, a transposition, the momentum and its look-ahead, decay and update (KellerJordan/Muon, `zeropower_via_newtonschulz5`).
-_STARTS_PER_ITERATION, _STARTS = 7, 9
+_MUON_STARTS_PER_ITERATION, _MUON_STARTS = 7, 9
 # Host time of one operation of PyTorch outside of autograd, in its usual range of 5 to 8 us; `Efficiency.host_launch_s` holds the
 # code of modules around a listed kernel, too.
 _OPERATION_S = 6e-6
-_PASS_BYTES = 2.0  # bf16
+_MUON_BYTES = 2.0  # bf16
 
 
 def orthogonalising_s(
@@ -331,12 +331,12 @@ def orthogonalising_s(
 
 def _newton_schulz_kernels(m: float, n: float) -> list[Kernel]:
     """Returns the kernels of one matrix of m x n, m <= n."""
-    passes = _PASS_BYTES * N_ITERATION * (6.0 * m * m + 3.0 * m * n) + 30.0 * m * n
-    starts = float(N_ITERATION * (_STARTS_PER_ITERATION - 3) + _STARTS)
+    passes = _MUON_BYTES * MUON_ITERATIONS * (6.0 * m * m + 3.0 * m * n) + 30.0 * m * n
+    starts = float(MUON_ITERATIONS * (_MUON_STARTS_PER_ITERATION - 3) + _MUON_STARTS)
 
     def product(rows: float, columns: float, inner: float) -> Kernel:
-        moved = _PASS_BYTES * (rows * inner + inner * columns + rows * columns)
-        sizes = {"m": rows, "n": columns, "k": inner, "dtype": "bf16", "count": float(N_ITERATION)}
+        moved = _MUON_BYTES * (rows * inner + inner * columns + rows * columns)
+        sizes = {"m": rows, "n": columns, "k": inner, "dtype": "bf16", "count": float(MUON_ITERATIONS)}
         return Kernel("newton_schulz", "B", "gemm", 2.0 * rows * columns * inner, moved, 1.0, **sizes)
 
     return [
@@ -351,5 +351,5 @@ def orthogonal_gathering_s(cluster: Cluster, plan: ParallelPlan, matrices: Float
     """Seconds in which ranks gather the momenta of a stage's matrices, each of which is split over them."""
     if n_sharing == 1 or plan.shard_group == 1 or not len(matrices):
         return 0.0
-    n_bytes = _PASS_BYTES * float(matrices.prod(axis=1).sum())
+    n_bytes = _MUON_BYTES * float(matrices.prod(axis=1).sum())
     return collective_s("all_gather", n_bytes, cluster, plan.data_group[0], n_sharing).seconds

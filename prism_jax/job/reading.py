@@ -127,7 +127,7 @@ SECTIONS_OF_FIELDS = {
 }
 
 
-def _section_of(name: str) -> str:
+def _field_meant_by(name: str) -> str:
     """The field of a section that is meant by a name that stands outside of all: "plan.tp"; empty where there is none."""
     for section, schema in SECTIONS_OF_FIELDS.items():
         known = _known(schema(), ())
@@ -143,7 +143,7 @@ def _message(item: Mapping[str, Any], known: list[str], path: FieldPath) -> str:
     if kind == "extra_forbidden":
         name = item["loc"][-1]
         at_the_top = not path and {"plan", "cluster"} <= {*known}
-        section = _section_of(str(name)) if at_the_top or (len(path) == 1 and path[0] in SECTIONS_OF_FIELDS) else ""
+        section = _field_meant_by(str(name)) if at_the_top or (len(path) == 1 and path[0] in SECTIONS_OF_FIELDS) else ""
         if section and (at_the_top or section.endswith(f".{name}")):
             return f"unknown field, did you mean {section}?"
         if "dropout" in str(name).lower():

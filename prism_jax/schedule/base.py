@@ -63,7 +63,7 @@ class PipelineSchedule(ABC):
         """Ops of every stage in the order in which they run; called with degrees without `problems` only."""
 
     def ops(self, pp: int, n_micro_batch: int, virtual_stages: int) -> StepOps:
-        """Returns the ops of `orders` as arrays, which an `ArraySchedule` makes sooner than objects."""
+        """Returns the ops of `orders` as arrays; `ArraySchedule`, which makes arrays sooner than objects, replaces it."""
         return StepOps.of(self.orders(pp, n_micro_batch, virtual_stages))
 
     def placements(self, pp: int, virtual_stages: int) -> tuple[tuple[int, ...], ...]:

@@ -135,7 +135,7 @@ class Chunk:
 
     def again(self, more: int) -> Chunk:
         """Returns other steps of the same fleets: all draws but those of the fleets are those of chunks `more` places on."""
-        return replace(self, index=self.index + more, fleet=self.index)
+        return replace(self, index=self.index + more, fleet=self.index if self.fleet is None else self.fleet)
 
 
 @traced_record

@@ -60,7 +60,7 @@ def step_regimes(step: Family | NormalScoreMap, step_ar1: float, u: Floats) -> F
     return (step if isinstance(step, NormalScoreMap) else NormalScoreMap.from_family(step))(score)
 
 
-Table = tuple[Floats, Floats]  # survival probabilities, increasing, and times
+Table = tuple[Floats, Floats]  # survival probabilities, increasing, and times, each [..., column]
 N_FINER = 4  # interpolated regime factors from one carried score to the next
 N_STALL_NODES = 144  # of the step time without stall: quantiles up to p99 within 0.03% where most steps stall
 FINEST_SAMPLES = 2048  # from which on stalls are integrated at full resolution
@@ -149,7 +149,7 @@ def step_samples(
         n: number of samples.
         rng: of the strata.
         others: replicas that differ from these.
-        table: how weighted columns become a distribution, of NumPy arrays; `survival_table` if not given.
+        table: how weighted columns [..., column] become distributions, of NumPy arrays; `survival_table` if not given.
     """
     made = table or survival_table
     factor = shared.factor(ndtri(latin_hypercube(1, n, rng)[0])) if len(shared.scores) > 1 else np.ones(n)

@@ -24,7 +24,7 @@ error is the spread of the derivatives over independent randomisations of the co
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -386,13 +386,13 @@ def hardware_sensitivity(
         PlanError: the plan is impossible for the model or the cluster.
     """
     quantile = StepQuantile.of(job, p, key, n_samples)
-    fields = {name: path for name, path in _fields(job.cluster).items() if matters(job, path)}
+    fields = [(name, path) for name, path in _fields(job.cluster) if matters(job, path)]
     if not fields:
         return {}
 
     def log_quantiles(log_factor: Array) -> Array:
         numbers = on_device(numbers_of(job.cluster))
-        for path, own in zip(fields.values(), log_factor, strict=True):
+        for (_, path), own in zip(fields, log_factor, strict=True):
             numbers = _scaled(numbers, path, jnp.exp(own))
         times = quantile.column_times(numbers)
         return jnp.log(jnp.append(quantile.quantiles(*times), quantile.quantile(*times)))
@@ -401,7 +401,7 @@ def hardware_sensitivity(
     errors = slopes[:-1].std(axis=0, ddof=1) / np.sqrt(N_RANDOMISATION)
     found = {
         name: FieldSensitivity(float(change), float(error))
-        for name, change, error in zip(fields, slopes[-1], errors, strict=True)
+        for (name, _), change, error in zip(fields, slopes[-1], errors, strict=True)
     }
     return dict(sorted(found.items(), key=lambda item: -abs(item[1].change)))
 
@@ -419,14 +419,14 @@ def _scaled(value: Any, path: Path, factor: Any) -> Any:
     return own
 
 
-def _fields(cluster: Cluster) -> dict[str, Path]:
-    """Name for people -> number."""
-    found: dict[str, Path] = {f"peak {dtype}": ("peak_flops_per_s", dtype) for dtype in cluster.device.peak_flops_per_s}
-    found["hbm"] = ("hbm_bytes_per_s",)
+def _fields(cluster: Cluster) -> Iterator[tuple[str, Path]]:
+    """Names for people, which tiers may share, and where their numbers stand."""
+    for dtype in cluster.device.peak_flops_per_s:
+        yield f"peak {dtype}", ("peak_flops_per_s", dtype)
+    yield "hbm", ("hbm_bytes_per_s",)
     for index, tier in enumerate(cluster.tiers):
         for name, field in (("bandwidth", "bytes_per_s"), ("latency", "latency_s")):
-            found[f"{tier.name} {name}"] = ("tiers", index, field)
-    return found
+            yield f"{tier.name} {name}", ("tiers", index, field)
 
 
 def matters(job: Job, path: Path) -> bool:

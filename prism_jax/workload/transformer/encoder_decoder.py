@@ -143,7 +143,7 @@ class WriterHead(HeadBlock):
         return (*super().parameters, Parameters(DENSE, float(norm_params(self.model))))
 
     def saved(self, rules: MemoryOptions) -> tuple[SavedTensor, ...]:
-        """Add input and output of the norm behind the encoder, which all layers attend to, to the tensors of a head."""
+        """Tensors that a head saves, with input and output of the norm behind the encoder, which all layers attend to."""
         shard = Shard.of(self.model, self.read)
         hidden = shard.element_bytes * self.model.hidden
         states = SavedTensor("encoder states", hidden * (shard.local_tokens + shard.tokens))

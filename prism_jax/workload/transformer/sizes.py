@@ -313,7 +313,7 @@ class TransformerSizes:
 
     @property
     def kv_dim(self) -> int:
-        """Width of all keys together, and of all values; MLA: of keys, expanded to every head (values: `attention_out_dim`)."""
+        """Width of all keys, as large as that of all values; MLA: keys, expanded to every head (values: `attention_out_dim`)."""
         return self.n_heads * self.qk_head_dim if self.mla is not None else self.kv_heads * self.qk_head_dim
 
     @property

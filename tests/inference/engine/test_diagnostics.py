@@ -6,8 +6,9 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
+from threadpoolctl import threadpool_info
 
-from inference.engine.diagnostics import Checks, verdict
+from inference.engine.diagnostics import Checks, one_blas_thread, verdict
 from inference.engine.program import PosteriorDraws
 from inference.fitting.result import Fit
 from prism_jax.core.errors import FitError
@@ -260,3 +261,17 @@ def test_figures_are_plain_values():
     assert {"coverage_50", "coverage_90"} <= set(found)
     assert all(isinstance(value, (str, int, float)) for value in found.values())
     assert found["crps"] < found["crps_of_median"]  # type: ignore[operator]
+
+
+def test_blas_has_one_thread_inside_and_as_many_as_before_afterwards() -> None:
+    def threads() -> list[int]:
+        return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+    @one_blas_thread
+    def outer() -> tuple[list[int], list[int]]:
+        return one_blas_thread(threads)(), threads()  # calls nest: fits are made inside of fits
+
+    before = threads()
+    inner, around = outer()
+    assert set(inner) | set(around) == {1}
+    assert threads() == before

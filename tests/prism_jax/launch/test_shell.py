@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from prism_jax.core.errors import DataError
 from prism_jax.launch import shell
+from prism_jax.launch.launch_line import included_gpus
 from prism_jax.launch.shell import ShellScript, follow
 
 
@@ -154,3 +155,10 @@ def test_any_text_is_followed_or_refused(tmp_path_factory: pytest.TempPathFactor
         followed(text, tmp_path_factory.mktemp("any"))
     except DataError as error:
         assert "run.sh" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "n"), [("a:0,1@b:2", 3), ("a:0", 1), ("a", 0), ("a@b:0,2", 0), ("a:0,1@b", 0), ("", 0)]
+)
+def test_included_gpus_are_counted_where_every_host_says_which(text: str, n: int) -> None:
+    assert included_gpus(text) == n

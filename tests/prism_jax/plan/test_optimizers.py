@@ -10,7 +10,7 @@ from prism_jax.core.errors import PlanError
 from prism_jax.cost.efficiency import efficiency
 from prism_jax.cost.memory import StageMemory, memory, state_factors
 from prism_jax.cost.partition import chunk_blocks, chunks_of_stage, stage_weights
-from prism_jax.cost.step_end import N_ITERATION, optimizer_bytes, orthogonal_gathering_s, orthogonalising_s
+from prism_jax.cost.step_end import MUON_ITERATIONS, optimizer_bytes, orthogonal_gathering_s, orthogonalising_s
 from prism_jax.framework.base import MEGATRON
 from prism_jax.job.rules import problems
 from prism_jax.plan.optimizers import OPTIMIZERS, parse_optimizer
@@ -177,7 +177,7 @@ def test_matrices_of_muon_are_those_of_all_layers():
 def test_newton_schulz_takes_the_time_of_its_products_and_shrinks_with_the_ranks_that_share_it():
     cluster, eff = catalog.cluster("dgx-h100", 8), efficiency("hopper")
     m, n, count = 4096.0, 11008.0, 96.0
-    flops = N_ITERATION * (4 * m * m * n + 2 * m**3)
+    flops = MUON_ITERATIONS * (4 * m * m * n + 2 * m**3)
     plan, matrices = replace(PLAN, optimizer="muon"), np.array([[count, m, n]])
     whole = orthogonalising_s(cluster, plan, matrices, 1, eff)
     ideal = count * flops / cluster.device.peak("bf16")

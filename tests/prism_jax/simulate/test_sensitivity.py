@@ -183,6 +183,14 @@ def test_sensitivities_name_what_the_step_depends_on() -> None:
         assert 0.0 < found[name].error < 0.1 * abs(found[name].change)
 
 
+def test_tiers_of_one_name_are_both_asked() -> None:
+    job = small_job()
+    job = replace(
+        job, cluster=replace(job.cluster, tiers=tuple(replace(tier, name="link") for tier in job.cluster.tiers))
+    )
+    assert "link bandwidth" in hardware_sensitivity(job, key=jax.random.key(1), n_samples=128)
+
+
 def test_kernel_averages_around_the_quantile() -> None:
     weight = kernel_weights(16384, 0.95)
     middle = (np.arange(16384) + 0.5) / 16384
