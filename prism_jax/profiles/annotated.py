@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 from ..core.arrays import Floats
 from ..core.errors import DataError
 from ..trace.pipeline import BACKWARD, CLIP, EMBEDDING, FORWARD, REPLICA_COLLECTIVES, TRANSFERS
+from ..trace.rank_times import earlier
 from ..trace.trace import NONE
 from .events import RankProfile, Spans, What, codes_of
-from .ops import Meets, NamedOps, Peers, RankOps, Rows, communication_ops, join, numbered, step_at, steps_of
+from .ops import Meets, NamedOps, Peers, RankOps, Rows, communication_ops, join, step_at, steps_of
 from .place import WorkerPlace
 
 COMPUTE = "compute"
@@ -224,7 +225,7 @@ def annotated_ops(profile: RankProfile, place: WorkerPlace) -> RankOps:
     spans, step, start, end = spans.pick(row), step[row], start[row], end[row]
     micro_batch, chunk, model_chunk = _fields(profile, spans)
     _, at = np.unique(names, return_inverse=True)
-    number = numbered(step, at, by=start)
+    number = earlier((step, at), start)
     groups, meets = _groups(names, number, micro_batch, model_chunk, place)
     return NamedOps(
         step,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import Floats, Ints
 from ..core.errors import DataError
+from ..trace.rank_times import earlier
 from ..trace.trace import NONE
 from .events import Communication, RankProfile, Spans, What
 from .names import END_TOGETHER
@@ -127,18 +128,6 @@ def join(parts: Sequence[RankOps]) -> RankOps:
     return RankOps(**columns, notes=notes)  # pyright: ignore[reportArgumentType]
 
 
-def numbered(*keys: NDArray, by: NDArray) -> Rows:
-    """Counts entries with the same keys before each, in the order of `by` (ties in the given order)."""
-    order = np.lexsort((by, *keys))
-    new = np.ones(len(order), dtype=bool)
-    sorted_keys = np.stack([key[order] for key in keys])
-    new[1:] = (sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0)
-    position = np.arange(len(order))
-    number = np.empty(len(order), dtype=np.int64)
-    number[order] = position - np.maximum.accumulate(np.where(new, position, 0))
-    return number
-
-
 def steps_of(profile: RankProfile) -> Spans:
     """The steps of a rank, their numbers as `code`.
 
@@ -219,7 +208,7 @@ def communication_ops(
         stream: name of the stream of each.
     """
     found, at = _channels(profile, spans, stream, peers)
-    number = numbered(step, at, by=launch_us)
+    number = earlier((step, at), launch_us)
     types = _types([channel for channel, _ in found])
     groups = [_group(found[c][0], n) for c, n in zip(at.tolist(), number.tolist(), strict=True)]
     together = [c.kind in END_TOGETHER or (c.kind in SIDES and c.known) for c, _ in found]

@@ -24,9 +24,10 @@ from ..core.errors import DataError
 from ..core.registry import did_you_mean
 from ..tables.document import short
 from ..trace.pipeline import TRANSFERS
+from ..trace.rank_times import earlier
 from ..trace.trace import JobShape
 from .events import MAX_SIZE, RankProfile
-from .ops import Meets, RankOps, numbered
+from .ops import Meets, RankOps
 
 KEY = "prism"
 MAX_TEXT = 10_000
@@ -222,7 +223,7 @@ def _alike(ops: RankOps, rank: Ints, n_rank: int, rows: NDArray[np.bool_]) -> bo
     """Whether all ranks do the same of the chosen ops, as often, in most of their steps."""
     some = ops.pick(rows)
     rank = rank[rows]
-    number = numbered(rank, some.step, some.op_type, by=some.start_us)
+    number = earlier((rank, some.step, some.op_type), some.start_us)
     key = (some.op_type * (len(ops.groups) + 1) + some.group + 1) * (number.max(initial=0) + 1) + number
     key = np.unique(key, return_inverse=True)[1]
     pairs, count = np.unique(key * n_rank + rank, return_counts=True)
