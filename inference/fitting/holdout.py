@@ -17,6 +17,7 @@ from prism_jax.core.processes import Progress, silent
 from prism_jax.core.registry import did_you_mean
 from prism_jax.fits.models import model_named
 
+from ..data.checks import ROW
 from ..data.clean import Measurements, naming
 from ..engine.diagnostics import one_blas_thread
 from ..engine.model import GroupScore, Model
@@ -149,8 +150,9 @@ def _canonical(model: Model[Any], column: str) -> str:
 def _groups(frame: pd.DataFrame, model: Model[Any], column: str) -> pd.Series:
     name = _canonical(model, column)
     if name not in frame:
+        known = [own for own in frame.columns if own != ROW]
         raise DataError(
-            f"--holdout {column}: no such column; there are {', '.join(frame.columns)}{did_you_mean(column, frame.columns, '')}"
+            f"--holdout {column}: no such column; there are {', '.join(known)}{did_you_mean(column, known, '')}"
         )
     values = frame[name]
     return values if values.dtype.kind in "OUST" else values.map(lambda value: f"{value:g}", na_action="ignore")

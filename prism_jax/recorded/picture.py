@@ -194,7 +194,8 @@ def draw_comparison(report: TraceComparisonReport) -> Figure:
         figure = new_figure((7.0, 3.6))
         ax = figure.add_subplot()
         ax.axhline(1.0, color=GREY, linewidth=0.8)
-        ax.axhspan(report.typical.low, report.typical.high, color=INDIGO, alpha=0.12, linewidth=0)
+        of_step = "95 % interval of the typical step"
+        ax.axhspan(report.typical.low, report.typical.high, color=INDIGO, alpha=0.12, linewidth=0, label=of_step)
         ax.plot(step, ratio, ".", color=INDIGO, label="blocks of paired steps")
         if report.change is not None:
             ax.axvline(report.change.step, color=WINE, label=f"changes by {report.change.ratio - 1.0:+.1%}")

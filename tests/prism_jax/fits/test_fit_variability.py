@@ -280,7 +280,7 @@ def test_an_unknown_column_to_leave_out_is_one_line_before_anything_is_fitted(tm
     file.write_text("tokens,source\n" + "".join(f"{100 + at},wiki\n" for at in range(50)))
     assert main(["fit", "lengths", str(file), "--holdout", "sourc"]) == 2
     said = one_line(capsys)
-    assert "--holdout sourc: no such column" in said
+    assert "--holdout sourc: no such column; there are tokens, source, did you mean source" in said
     assert "did you mean source" in said
 
 
