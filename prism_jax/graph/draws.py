@@ -261,7 +261,7 @@ N_CALL_KNOTS = 9  # a call's residual is drawn for every op: few knots, dense wh
 # Longer chains, drawn once per column, loop: a long unrolled one takes longer to compile than to run.
 MAX_UNROLLED_KNOTS = 12
 N_TERMS = (0, MAX_UNROLLED_KNOTS, 48, 96)  # knots of a chain are one of these: another spread needs no other program
-FARTHEST = 1e7  # normal score beyond all knots, those that bend nothing included
+FARTHEST = 1e7  # normal score beyond all knots
 _QUADRATURE_Z = np.linspace(-8.0, 8.0, 4001)
 
 
@@ -303,6 +303,12 @@ class ScoreChain:
         offset, slope, knots, bends = (np.asarray(x, np.float64) for x in vars(self).values())
         score = np.concatenate([[-FARTHEST], knots, [FARTHEST]])
         return score, offset + slope * score + np.maximum(score[:, None] - knots, 0.0) @ bends
+
+    def lengthened(self, n_knot: int) -> ScoreChain:
+        """The same function with `n_knot` knots, as many or more; those that are added bend nothing, at the last one."""
+        more = (0, n_knot - len(self.knots))
+        knots = np.pad(self.knots, more, constant_values=self.knots[-1] if len(self.knots) else 0.0)
+        return ScoreChain(self.offset, self.slope, knots, np.pad(self.bends, more))
 
     def inverse(self, value: Float[Either, "*cell"]) -> Float[Either, "*cell"]:
         """Normal score of `value`, piece by piece from the left; the chain must increase."""

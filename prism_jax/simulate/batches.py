@@ -25,7 +25,6 @@ from .program import Program, by_class, lower
 LEVEL = 0.9
 CHAINS = ("gpu", "node", "link")
 RESIDUALS = ("compute_residual", "comm_residual")
-OUT_OF_REACH = 1e6  # normal score of a bend that is none
 JOBS_AT_ONCE = 32  # that are held lowered
 
 
@@ -69,7 +68,7 @@ def alike(programs: Sequence[Program]) -> list[Program]:
     for program in programs:
         for place, chain in _chains(program).items():
             longest[place] = max(longest.get(place, 0), len(chain.knots))
-    return [_with_chains(p, {at: _longer(chain, longest[at]) for at, chain in _chains(p).items()}) for p in programs]
+    return [_with_chains(p, {at: chain.lengthened(longest[at]) for at, chain in _chains(p).items()}) for p in programs]
 
 
 def _chains(program: Program) -> dict[tuple[str, int], ScoreChain]:
@@ -82,13 +81,6 @@ def _chains(program: Program) -> dict[tuple[str, int], ScoreChain]:
 def _with_chains(program: Program, chains: Mapping[tuple[str, int], ScoreChain]) -> Program:
     several = {name: tuple(chains[name, i] for i in range(len(getattr(program, name)))) for name in CHAINS}
     return replace(program, **several, **{name: chains.get((name, 0)) for name in RESIDUALS})
-
-
-def _longer(chain: ScoreChain, n_knot: int) -> ScoreChain:
-    """Returns the same function with bends of zero appended behind its last one."""
-    more = n_knot - len(chain.knots)
-    knots = np.pad(chain.knots, (0, more), constant_values=OUT_OF_REACH)
-    return ScoreChain(chain.offset, chain.slope, knots, np.pad(chain.bends, (0, more)))
 
 
 def predict_many(

@@ -297,14 +297,8 @@ def variant(program: Program, tree: Variability) -> Program:
     """
     found = _under(program, tree, factor_groups(program.job.variability, program.classes))
     chains = {name: zip(getattr(found, name), getattr(program, name), strict=True) for name in ("gpu", "node", "link")}
-    return replace(found, **{name: tuple(_as_long(*both) for both in each) for name, each in chains.items()})
-
-
-def _as_long(chain: ScoreChain, old: ScoreChain) -> ScoreChain:
-    """Returns the chain with as many knots as an old one; those that are added bend nothing."""
-    more = (0, len(old.knots) - len(chain.knots))
-    knots = np.pad(chain.knots, more, constant_values=chain.knots[-1] if len(chain.knots) else 0.0)
-    return replace(chain, knots=knots, bends=np.pad(chain.bends, more))
+    same = {name: tuple(own.lengthened(len(old.knots)) for own, old in both) for name, both in chains.items()}
+    return replace(found, **same)
 
 
 def by_class(program: Program, tree: Variability | None = None) -> Program:
