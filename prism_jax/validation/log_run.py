@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import exp, log
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ..launch.head import Head
 from ..launch.head_job import HeadJob
 from ..launch.said import VERL
 from ..launch.stated import StatedJob, whole
+from .log_causes import Possibility, possibilities
 from .log_report import (
     INSIDE,
     NETWORK,
@@ -29,9 +30,6 @@ from .log_report import (
     StepCause,
     TimedPart,
 )
-
-if TYPE_CHECKING:
-    from .predicted_log import Possibility
 
 MOST_CAUSES = 2
 SICK_BOUNDS = (
@@ -125,8 +123,6 @@ def _with_prediction(run: LogRun, head: Head, found: HeadJob, seed: int) -> LogR
 
 def _possible(head: Head, job: Job, own: PredictedStep, seconds: float) -> list[Possibility]:
     """Possible other causes; no network where the log times the exchange of gradients, and it is little of the difference."""
-    from .predicted_log import possibilities
-
     found = possibilities(job, over_ssh=head.has_hosts and len(head.hosts) > 1)
     spent = [_median(head, name) for name in ("all-grads-sync", "params-all-gather")]
     if spent[0] is None or job.plan.pp > 1 or sum(one or 0.0 for one in spent) > SHOWN_SHARE * (seconds - own.p50_s):
