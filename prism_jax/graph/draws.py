@@ -305,7 +305,7 @@ class ScoreChain:
         return score, offset + slope * score + np.maximum(score[:, None] - knots, 0.0) @ bends
 
     def lengthened(self, n_knot: int) -> ScoreChain:
-        """The same function with `n_knot` knots, as many or more; those that are added bend nothing, at the last one."""
+        """Return the function with `n_knot` knots, as many or more; those that are added bend nothing, at the last one."""
         more = (0, n_knot - len(self.knots))
         knots = np.pad(self.knots, more, constant_values=self.knots[-1] if len(self.knots) else 0.0)
         return ScoreChain(self.offset, self.slope, knots, np.pad(self.bends, more))
