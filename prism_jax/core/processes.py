@@ -9,7 +9,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
@@ -116,6 +117,36 @@ def _is_own(folder: Path) -> bool:
     except OSError:
         return False
     return found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
+@dataclass
+class SharedPart:
+    """The part of this process in work that several processes share (`core/together.py`).
+
+    Attributes:
+        number: among them; the first, 0, answers.
+        has_failed: the work has failed here.
+    """
+
+    number: int = 0
+    has_failed: bool = False
+
+
+OWN_PART = SharedPart()
+
+
+def is_silent() -> bool:
+    """Whether another process answers in place of this one, after work that was done together."""
+    return OWN_PART.number > 0
+
+
+def end_if_failed(code: int) -> None:
+    """Ends this process where its work with others has failed: JAX would wait for them, and abort."""
+    if OWN_PART.has_failed:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(code)
 
 
 MOST = 256

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from .errors import DataError, PrismError, printable, shortened
 from .kept_work import identity, save_all
 from .lazy import np
-from .processes import COUNTED_BY
+from .processes import COUNTED_BY, OWN_PART
 from .use_case import Option, OptionGroup
 
 if TYPE_CHECKING:
@@ -84,9 +84,6 @@ def _stated() -> tuple[int, int, str] | None:
     return None
 
 
-_joined: _Watch | None = None  # of this process
-
-
 def n_processes() -> int:
     """Number of processes that JAX has joined; 1 where JAX was not imported."""
     jax = sys.modules.get("jax")
@@ -96,20 +93,6 @@ def n_processes() -> int:
 def process_number() -> int:
     """Number of this process among those that JAX has joined, from 0."""
     return sys.modules["jax"].process_index() if n_processes() > 1 else 0
-
-
-def is_silent() -> bool:
-    """Whether another process answers in place of this one, after work that was done together."""
-    return _joined is not None and _joined.number > 0
-
-
-def end_if_failed(code: int) -> None:
-    """Ends this process where its work with others has failed: JAX would wait for them, and abort."""
-    if _joined is not None and _joined.has_failed:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError):
-                stream.flush()
-        os._exit(code)
 
 
 @contextmanager
@@ -126,12 +109,12 @@ def together(where: str | None, *parts: object) -> Iterator[None]:
     Notes:
         Where a process is lost while this one computes, this one says so and ends (exit code 2).
     """
-    global _joined
     if where is None:
         yield
         return
     with _stdout_kept():
-        watch = _joined = _join(where)
+        watch = _join(where)
+        OWN_PART.number = watch.number
         try:
             check_alike(*parts)
             yield
@@ -226,7 +209,6 @@ class _Watch:
 
     def __init__(self, number: int, count: int, peers: Mapping[int, socket.socket]) -> None:
         self.number, self.count, self._done = number, count, threading.Event()
-        self.has_failed = False
         self._peers, self._left = dict(peers), set[int]()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -327,7 +309,7 @@ class _Watch:
         if not isinstance(error, PrismError | KeyboardInterrupt | SystemExit):
             # a collective fails a moment before the loss of a peer is known, which ends us
             self._thread.join(3 * EACH_S)
-        self.has_failed = True
+        OWN_PART.has_failed = True
         self._done.set()
         said = " ".join(str(error).split()) if isinstance(error, PrismError) else type(error).__name__
         self._say(f"process {self.number} of {self.count}{_STOPPED}{said}\n".encode())

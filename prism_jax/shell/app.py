@@ -17,8 +17,7 @@ from cyclopts import App, CycloptsError, Group
 
 from .._version import __version__
 from ..core.errors import ConfigError, DataError, FailedFitError, PrismError, printable
-from ..core.processes import OPTIONS, Terminated
-from ..core.together import end_if_failed
+from ..core.processes import OPTIONS, Terminated, end_if_failed
 from .catalogue import COMMANDS, GROUPS, called, completed
 from .command import OWN, below_options, example_of, group_of, runner_of
 from .output import help_console, print_lines

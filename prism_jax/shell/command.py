@@ -20,8 +20,8 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 from ..core.page import Page
+from ..core.processes import is_silent
 from ..core.report import Report, RunRecord
-from ..core.together import is_silent
 from ..core.use_case import MESSAGES, OUTPUT, THE_JOB, Option, OptionSpec, case_of, command_line_type, parts_of
 from .catalogue import Command
 from .output import check_html, check_picture, counting, emit, working
