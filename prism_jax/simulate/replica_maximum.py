@@ -294,9 +294,8 @@ def stalled(time_s: Values, prob: float, mean_fraction: float) -> Values:
     reach = time_s[-1] * (1.0 + mean_fraction * far[1:])
     grid = xp.concatenate([xp.interp(fine_tail(max(256, int(512 * finer)), n), middle, time_s), reach])
     late = xp.maximum(grid[:, None], few)  # below in place: what is made anew takes longer than the arithmetic
-    late /= few
-    late -= 1.0
-    late /= -mean_fraction
+    late *= -1.0 / (mean_fraction * few)
+    late += 1.0 / mean_fraction
     beyond = xp.exp(late) @ mass
     above = 1.0 - xp.interp(grid, time_s, middle, left=0.0, right=1.0)
     return xp.interp(middle, 1.0 - ((1.0 - prob) * above + prob * beyond), grid)
