@@ -68,6 +68,15 @@ class Reading(NamedTuple):
     is_reported: bool
 
 
+class _Entry(NamedTuple):
+    """A line that numbers a step: its place among the entries, the counter of its step, its number, names of what was taken."""
+
+    row: int
+    series: str
+    line: int
+    names: set[str]
+
+
 class LabelledLog:
     """Gathers the labelled numbers of a log line by line.
 
@@ -84,9 +93,7 @@ class LabelledLog:
         self.clock_s, self.rank, self.pauses, self.form = array("d"), array("i"), array("i"), array("i")
         self.resolution_s = 0.0
         self._n_pauses, self._series = 0, ""
-        self._open: dict[
-            str, tuple[int, str, int, set[str]]
-        ] = {}  # rank -> its last entry: index, counter, line, names
+        self._open: dict[str, _Entry] = {}  # rank -> its last entry
 
     def __len__(self) -> int:
         return len(self.clock_s)
@@ -106,20 +113,19 @@ class LabelledLog:
             self._begin(said, number)
             return
         last = self._open.get(said.rank)
-        if last is None or number - last[2] > MOST_LINES_OF_ENTRY:
+        if last is None or number - last.line > MOST_LINES_OF_ENTRY:
             return
         sure = [
             one.kind in (QuantityKind.TIME, QuantityKind.STEP_RATE) and not one.name.startswith(UNLABELLED)
             for one in said.found
         ]
         if said.goes_on or all(sure):
-            self._add(said, last[0], last[1], last[3], apart=True)
+            self._add(said, last, apart=True)
 
     def _begin(self, said: Line, number: int) -> None:
         if len(self) >= MAX_ENTRIES:
             raise DataError(f"{self.path}: more than {MAX_ENTRIES:,} step times. Cut the log.")
-        entry = len(self)
-        names: set[str] = set()
+        entry = _Entry(len(self), said.series, number, set())
         form = tuple(one.name for one in said.found)
         known = self._line_kinds.setdefault(form, len(self._line_kinds)) if len(self._line_kinds) < MOST_NAMES else -1
         self._numbers.append(number)
@@ -129,27 +135,26 @@ class LabelledLog:
         self.pauses.append(self._n_pauses)
         self.form.append(known)
         if said.rank in self._open or len(self._open) < MOST_NAMES:
-            self._open[said.rank] = entry, said.series, number, names
-        self._add(said, entry, said.series, names)
+            self._open[said.rank] = entry
+        self._add(said, entry)
 
-    def _add(self, said: Line, entry: int, series: str, names: set[str], *, apart: bool = False) -> None:
+    def _add(self, said: Line, entry: _Entry, *, apart: bool = False) -> None:
         for one in said.found:
-            if one.name in names or one.kind == QuantityKind.CLOCK:
+            if one.name in entry.names or one.kind == QuantityKind.CLOCK:
                 continue
             has_unit = one.unit_s is not None
-            column = self.columns.get((series, one.name, has_unit))
-            if column is None:
-                if len(self.columns) >= MOST_NAMES:
-                    continue
-                column = self.columns.setdefault((series, one.name, has_unit), Column(one.kind, has_unit))
-            names.add(one.name)
+            key = entry.series, one.name, has_unit
+            if key not in self.columns and len(self.columns) >= MOST_NAMES:
+                continue
+            column = self.columns.setdefault(key, Column(one.kind, has_unit))
+            entry.names.add(one.name)
             column.n_apart += apart
             value = one.value
             if one.kind in (QuantityKind.STEP_RATE, QuantityKind.WORK_RATE):
                 value /= one.unit_s or 1.0
             elif one.unit_s is not None:
                 value *= one.unit_s
-            column.rows.append(entry)
+            column.rows.append(entry.row)
             column.values.append(value)
 
     def without_times(self) -> str:
