@@ -61,7 +61,6 @@ class Reading(NamedTuple):
     Attributes:
         log: the step times.
         is_reported: whether the log holds them, rather than a clock.
-        first_line: number of a line that holds the step time, and its text.
     """
 
     log: StepLog
