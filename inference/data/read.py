@@ -17,7 +17,7 @@ from prism_jax.fits.models import CollectiveRun
 from prism_jax.fits.report import CleaningReport
 from prism_jax.job.read_tables import expert_columns
 from prism_jax.recorded.formats.scalar_files import is_step_table
-from prism_jax.slowdowns.detectors import detector_of, read_detector
+from prism_jax.slowdowns.detectors import about_of, detectors_of, read_detectors
 from prism_jax.slowdowns.readings import GpuPlace
 
 from .checks import ROW, copied_rows
@@ -291,10 +291,10 @@ def of_detector(path: Path, columns: Sequence[ModelColumn]) -> RawTable | None:
     """
     if not any(column.name == "gpu" and column.required for column in columns):
         return None
-    detector = detector_of(path)
-    if detector is None:
+    detectors = detectors_of(path)
+    if not detectors:
         return None
-    found = read_detector(path, detector)
+    found = read_detectors(path, detectors)
     kinds = {one.kind for one in found.readings}
     clocks = kinds == {"clock"}
     if not clocks and "clock" in kinds:
@@ -309,7 +309,7 @@ def of_detector(path: Path, columns: Sequence[ModelColumn]) -> RawTable | None:
             "clock_mhz" if clocks else "duration_s": value,
         }
     )
-    note = f"{path.name}: read as {detector.about}"
+    note = f"{path.name}: read as {about_of(detectors)}"
     return raw_table(str(path), frame, is_gpu_log=clocks, in_si=True, notes=(note, *found.notes))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from ..core.errors import DataError
@@ -34,50 +35,72 @@ DETECTORS: Registry[SlowdownDetector] = Registry(
 )
 _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,1000}(?:\{|\[\s{0,1000}\{)")
 TABLES = (".csv", ".tsv", ".parquet", ".pq")  # names of files that are no reports of detectors
-SIGN_LINES = 2_000_000  # how far the first line that tells is looked for
+SIGN_LINES = 2_000_000  # how far lines that tell are looked for
+MOST_NAMED = 3  # series whose values are unusable
 
 
-def detector_of(path: str | Path) -> SlowdownDetector | None:
-    """The detector that wrote a file, by its content; None where none did, or the file is named as a table.
+def detectors_of(path: str | Path) -> tuple[SlowdownDetector, ...]:
+    """The detectors that wrote a file, by its content; none where none did, or the file is named as a table.
+
+    A log may hold reports of several, which come in the order of their first lines.
 
     Raises:
         DataError: cannot be read.
     """
     file = DetectorFile(Path(path))
     if file.path.name.lower().removesuffix(".gz").endswith(TABLES):
-        return None
+        return ()
     if _JSON.match(head(file.path)):
         with suppress(DataError):  # of a log that begins so the lines tell
-            return next((one for one in _all() if one.owns is not None and one.owns(file.document)), None)
+            return tuple(islice((one for one in _all() if one.owns is not None and one.owns(file.document)), 1))
+    found: dict[str, SlowdownDetector] = {}
     signs = [one for one in _all() if one.sign is not None]
     for number, line in file.lines():
-        for one in signs:
-            if one.sign is not None and one.sign.search(line[:2000]):
-                return one
+        told = next((one for one in signs if one.sign is not None and one.sign.search(line[:2000])), None)
+        if told is not None and told.name not in found:
+            found[told.name] = told
+            signs.sort(key=lambda one: one.name not in found)  # a line that several know is of one that is there
         if number > SIGN_LINES:
             break
-    return None
+    return tuple(found.values())
 
 
-def read_detector(path: str | Path, detector: SlowdownDetector | None = None) -> DetectorReadings:
-    """The readings of a file of a detector.
+def read_detectors(path: str | Path, detectors: Sequence[SlowdownDetector] = ()) -> DetectorReadings:
+    """The readings of a file of detectors, in the order of the detectors.
 
     Args:
-        detector: that wrote it; by default it is recognised.
+        detectors: that wrote it; by default they are recognised.
 
     Raises:
         DataError: cannot be read, no detector is known by it, or nothing is measured in it.
     """
-    known = detector or detector_of(path)
-    if known is None:
+    known = detectors or detectors_of(path)
+    if not known:
         raise DataError(f"{path}: no report of a detector. Known are {'; '.join(one.about for one in _all())}.")
-    found = known.read(DetectorFile(Path(path)))
+    found, empty = DetectorReadings(str(path)), list[str]()
+    for one in known:
+        read = one.read(DetectorFile(Path(path)))
+        if read.readings:
+            found.extend(read)
+        else:
+            empty.append(f"from {one.name}, but it measures no GPU{_why_empty(read)}")
     if not found.readings:
-        told = f" ({found.notes[-1]})" if found.notes else ""
-        raise DataError(
-            f"{path}: from {known.name}, but it measures no GPU{told}. Give a report with figures per GPU or node."
-        )
+        raise DataError(f"{path}: {'; '.join(empty)}. Give a report with figures per GPU or node.")
+    found.notes += empty
     return found
+
+
+def _why_empty(read: DetectorReadings) -> str:
+    """Why a report has no readings, as far as it is known, in parentheses."""
+    if read.unusable:
+        named = ", ".join(f"{series}: {n:,}" for series, n in read.unusable.most_common(MOST_NAMED))
+        return f" (values that are 0, negative or no finite numbers: {named})"
+    return f" ({read.notes[-1]})" if read.notes else ""
+
+
+def about_of(detectors: Sequence[SlowdownDetector]) -> str:
+    """What the files of these detectors are, for messages."""
+    return ", ".join(one.about for one in detectors)
 
 
 def _all() -> Iterator[SlowdownDetector]:

@@ -9,7 +9,7 @@ from typing import Annotated
 from ..core.errors import DataError
 from ..core.use_case import OUTPUT, UNRECORDED, Argument, Message, Option, use_case
 from ..core.write_file import check_target, write_text
-from .detectors import DETECTORS, detector_of, read_detector
+from .detectors import DETECTORS, detectors_of, read_detectors
 from .report import SlowdownsReport
 from .slow_gpus import SLOW_SHARE, slowdowns_of_readings
 
@@ -62,14 +62,14 @@ def find_slow_gpus(
         raise DataError(f"no files. Name a report of one of {', '.join(DETECTORS.names)}.")
     if output is not None:
         check_table("--output", output)
-    known = [detector_of(path) for path in named]
-    read = [read_detector(path, one) for path, one in zip(named, known, strict=True)]
+    known = [detectors_of(path) for path in named]
+    read = [read_detectors(path, of_file) for path, of_file in zip(named, known, strict=True)]
     found = slowdowns_of_readings(read, smallest)
     if output is not None:
         write_text(output, found.table())
     return SlowdownsReport(
         files=tuple(named),
-        detectors=tuple(one.name for one in known if one is not None),
+        detectors=tuple(one.name for of_file in known for one in of_file),
         gpus=found.gpus,
         n_reports=found.n_report,
         is_partial=found.is_partial,

@@ -28,7 +28,7 @@ _TITLE = re.compile(r"={3,}\s?Square GEMM (Latency|TFLOPS)", re.IGNORECASE)
 _SIZE = re.compile(r"\d{2,6}x\d{2,6}x\d{2,6}")
 _STATS = re.compile(r"(\d[\d.]{0,15})\s?/\s?(\d[\d.]{0,15})\s?/\s?(\d[\d.]{0,15})")
 _HEADER = re.compile(
-    r"(?=.{0,500}(?:GEMM|TFLOP))(?=.{0,500}\bmin\b)\s{0,20}\|\s{0,20}(?:Host|Node)[^|]{0,40}\|", re.IGNORECASE
+    r"^(?=.{0,500}(?:GEMM|TFLOP))(?=.{0,500}\bmin\b)\s{0,20}\|\s{0,20}(?:Host|Node)[^|]{0,40}\|", re.IGNORECASE
 )
 _OF_NODE = re.compile(
     r"\b([A-Za-z0-9_][\w.-]{0,252})[:,]? {1,9}GEMM\b.{0,80}?\bmin[=: ]{1,3}([\d.]{1,20}).{0,40}?\bmax[=: ]{1,3}[\d.]",

@@ -173,7 +173,9 @@ def speeds_of_samples(source: str, samples: Iterator[MetricSample]) -> DetectorR
             state.setdefault(known, {})[sample.place, sample.scrape] = sample.value
         elif sample.value > 0.0:
             speeds.append(sample)
-    if not speeds:
+        else:
+            found.unusable[sample.name] += 1
+    if not speeds and not found.unusable:
         raise DataError(
             f"{source}: no metric says how fast a GPU is. Record its SM clock (DCGM_FI_DEV_SM_CLOCK) under load."
         )

@@ -7,6 +7,7 @@ middle GPU is it. One that lists extremes alone brings its reference along, as f
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -75,6 +76,7 @@ class DetectorReadings:
         n_report: reports in the file.
         rounding: largest relative error of the values by the digits that are printed.
         notes: what people should know.
+        unusable: series -> how many of its values were left out, since they are not positive and finite.
     """
 
     source: str
@@ -83,6 +85,7 @@ class DetectorReadings:
     n_report: int = 0
     rounding: float = 0.0
     notes: list[str] = field(default_factory=list)
+    unusable: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, where: str, place: GpuPlace, series: str, kind: Measured, value: float) -> None:
         """Adds a reading of the last report; values that are not positive and finite say nothing and are left out.
@@ -91,10 +94,19 @@ class DetectorReadings:
             DataError: too many readings.
         """
         if not 0.0 < value < 1e300:
+            self.unusable[short_name(series)] += 1
             return
         if len(self.readings) >= MAX_READINGS:
             raise DataError(f"{where}: more than {MAX_READINGS:,} readings. Split the file.")
         self.readings.append(GpuReading(place, max(self.n_report - 1, 0), short_name(series), kind, value))
+
+    def extend(self, other: DetectorReadings) -> None:
+        """Adds the reports of another detector in the same file behind those of this one."""
+        self.readings += [one._replace(report=self.n_report + one.report) for one in other.readings]
+        self.references |= {(self.n_report + n, of): value for (n, of), value in other.references.items()}
+        self.n_report += other.n_report
+        self.rounding = max(self.rounding, other.rounding)
+        self.notes += other.notes
 
 
 @dataclass(frozen=True)

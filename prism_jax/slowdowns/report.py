@@ -25,7 +25,7 @@ class SlowdownsReport(Report):
 
     Attributes:
         files: that were read.
-        detectors: that wrote them, in the same order.
+        detectors: that wrote them, in the same order; a log may hold reports of several.
         gpus: slowest first.
         n_reports: reports in the files (logging intervals, scrapes, runs).
         is_partial: whether reports list extremes alone, so that other GPUs count as usual.

@@ -32,7 +32,7 @@ from ..core.kernels import KERNEL_CLASSES, LINKS
 from ..tables.csv_rows import CsvRow, CsvTable, number_of, read_packed_text
 from ..tables.document import short
 from ..tables.monitor_text import as_csv
-from .detectors import detector_of, read_detector
+from .detectors import about_of, detectors_of, read_detectors
 from .measured_speeds import (
     ALL as ALL_CLASSES,
     Recognised,
@@ -123,12 +123,12 @@ def _as_table(path: str | Path) -> tuple[str, tuple[str, ...], bool]:
     Raises:
         DataError: it cannot be read.
     """
-    detector = None
+    detectors = ()
     with suppress(DataError):  # of a file that cannot be read, the reader of tables says so
-        detector = detector_of(path)
-    if detector is not None:
-        made = slowdowns_of_readings([read_detector(path, detector)])
-        return made.table(), (f"{path}: read as {detector.about}", *made.notes), made.is_partial
+        detectors = detectors_of(path)
+    if detectors:
+        made = slowdowns_of_readings([read_detectors(path, detectors)])
+        return made.table(), (f"{path}: read as {about_of(detectors)}", *made.notes), made.is_partial
     return read_packed_text(Path(path), "a table of slowdowns in CSV, or a report of a detector"), (), False
 
 

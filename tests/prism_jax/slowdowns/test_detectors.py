@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from prism_jax.core.errors import DataError
-from prism_jax.slowdowns.detectors import detector_of, read_detector
+from prism_jax.slowdowns.detectors import detectors_of, read_detectors
 from prism_jax.slowdowns.find_slow_gpus import find_slow_gpus
 from prism_jax.slowdowns.slowdowns_file import read_slowdowns
 from tests.support.detector_reports import (
@@ -72,9 +72,29 @@ def test_a_detector_is_known_by_content_whatever_the_file_is_called(tmp_path):
     for case, (name, _, text) in REPORTS.items():
         path = tmp_path / "x"
         path.write_text(text(factors()))
-        known = detector_of(path)
-        assert known is not None, case
-        assert known.name == name, case
+        known = detectors_of(path)
+        assert [one.name for one in known] == [name], case
+
+
+def test_all_detectors_of_one_log_are_read_and_named(tmp_path):
+    logs = [REPORTS[case][2](factors(), 3) for case in ("megatron-straggler", "megatron-sniff-test")]
+    (tmp_path / "train.log").write_text("".join(logs))
+    (tmp_path / "labelled.log").write_text("".join(f"0: {line}" for line in logs[1].splitlines(keepends=True)))
+    report = find_slow_gpus([tmp_path / "train.log"])
+    assert report.detectors == ("megatron-straggler", "megatron-sniff-test")
+    apart = []
+    for number, text in enumerate(logs):
+        (tmp_path / f"{number}.log").write_text(text)
+        apart.append(find_slow_gpus([tmp_path / f"{number}.log"]))
+    assert report.n_reports == sum(one.n_reports for one in apart)
+    assert sum(gpu.n_readings for gpu in report.gpus) == sum(gpu.n_readings for one in apart for gpu in one.gpus)
+    assert {gpu.rank for gpu in report.slow} == set(SLOW)
+    assert find_slow_gpus([tmp_path / "labelled.log"]).detectors == ("megatron-sniff-test",)
+    (tmp_path / "train.log").write_text("GPU sniff test\n" + logs[0])
+    assert any(
+        "from megatron-sniff-test, but it measures no GPU" in note
+        for note in find_slow_gpus([tmp_path / "train.log"]).notes
+    )
 
 
 def test_ranks_that_are_slow_in_turn_are_told_from_those_that_are_slow_for_good(tmp_path):
@@ -134,6 +154,12 @@ def test_reports_that_name_ranks_and_hosts_are_joined_where_one_ties_them(tmp_pa
             "Prometheus answered 'too long'",
         ),
         ("a.prom", '# TYPE DCGM_FI_DEV_GPU_TEMP gauge\nDCGM_FI_DEV_GPU_TEMP{gpu="0"} 40\n', "SM clock"),
+        (
+            "a.prom",
+            'DCGM_FI_DEV_SM_CLOCK{gpu="0"} NaN\nDCGM_FI_DEV_SM_CLOCK{gpu="1"} 0\n',
+            "numbers: DCGM_FI_DEV_SM_CLOCK: 2",
+        ),
+        ("a.log", "GPUs relative perf: {0: 0.0, 1: nan}\n", "measures no GPU"),
         ("a.prom", 'DCGM_FI_DEV_SM_CLOCK{gpu="0",Hostname="../x"} 40\n', "no host name"),
         ("a.log", "GPU sniff test\n", "measures no GPU"),
         ("a.json", '{"step_time": {"groups": {"rows": {"0": {}}}}}', "no phase of the step"),
@@ -142,7 +168,7 @@ def test_reports_that_name_ranks_and_hosts_are_joined_where_one_ties_them(tmp_pa
 def test_what_is_wrong_with_a_report_is_said_with_its_place(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message) as told:
-        read_detector(tmp_path / name)
+        read_detectors(tmp_path / name)
     assert name in str(told.value)
 
 
