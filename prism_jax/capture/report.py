@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..core.page import Block, Card, Facts, Table, left_out, more, notes
+from ..core.page import Block, Card, Facts, Table, left_out, notes
 from ..core.readable import counted, percent
 from ..core.report import Report
 from ..core.units import format_bytes, format_count, format_s
@@ -80,7 +80,7 @@ class CaptureReport(Report):
             },
             evidence=f"{self.source}, read by {self.front_end}",
             assumptions=self.assumptions[:1],
-            next_step=f"{'a job with this model' if self.file else '-o FILE keeps it as a model'}; {more(self.assumptions)}",
+            next_step="a job with this model" if self.file else "-o FILE keeps it as a model",
         )
 
     @property
@@ -239,7 +239,7 @@ class ExecutionTraceReport(Report):
             },
             evidence=f"{self.n_nodes:,} nodes, {self.n_dependencies:,} data dependencies, schema {', '.join(self.schemas)}",
             assumptions=self.assumptions[:1],
-            next_step=f"prism-jax capture: a model of it; {more(self.assumptions)}",
+            next_step="prism-jax capture: a model of it",
         )
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, Tone, more, notes
+from ..core.page import Block, Card, Facts, Note, Table, Tone, notes
 from ..core.readable import amount, counted, duration, percent, prob, within
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..horizon.outcome import Estimate
@@ -173,14 +173,14 @@ class CloudReport(Report):
     def card(self) -> Card:
         best = self.best
         counts = f"{self.n_simulated:,} of {self.n_candidates:,} candidates simulated, {self.n_worlds:,} runs each"
-        old = f"prices are {best.price_age_days} days old: --catalog; " if best is not None and best.is_old else ""
+        old = f"prices are {best.price_age_days} days old: --catalog" if best is not None and best.is_old else ""
         return Card(
             f"{self.job}: {self.n_steps:,} steps of {self.model}, {self._aim}",
             *_verdict(self),
             facts={"asked": _asked(self)} if best is None else _card_facts(self, best),
             evidence=counts if best is None else f"{counts}; prices {best.price_day or 'undated'}",
             assumptions=self.notes[:1],
-            next_step=f"{old}{more(self.notes)}",
+            next_step=old,
         )
 
     @property

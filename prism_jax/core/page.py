@@ -60,7 +60,6 @@ class Card:
             "interval": not is_estimate or any(map(INTERVAL.search, (self.verdict, *self.facts.values()))),
             "evidence": bool(self.evidence),
             "assumptions": not is_estimate or bool(self.assumptions),
-            "next step": "--details" in self.next_step,
         }
         return tuple(name for name, is_there in parts.items() if not is_there)
 
@@ -219,6 +218,11 @@ class Page:
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", _filled(self.blocks))
 
+    @property
+    def n_notes(self) -> int:
+        """How many notes and warnings are among the blocks."""
+        return sum(isinstance(one, Note) and one.text.startswith(("note: ", "warning: ")) for one in self.blocks)
+
 
 SURE, UNLIKELY = 0.9, 0.5  # probabilities of a promise that is kept, or missed
 HELD = ("text", "facts", "rows", "bars", "blocks")  # parts of a block that are more than its title
@@ -242,11 +246,6 @@ def notes(texts: Iterable[str], word: str = "note") -> list[Note]:
 def left_out(n: int, most: int, what: str, where: str = "--json lists them") -> Note:
     """Note on how many of `n` things are not among the `most` that a table lists, and where; empty where all are."""
     return Note(f"and {n - most:,} more {what} ({where})" if n > most else "")
-
-
-def more(notes: Sequence[str]) -> str:
-    """The option that shows the rest of a report, and how many notes are among it; the end of a card's next step."""
-    return f"--details ({len(notes)} note{'s' * (len(notes) > 1)})" if notes else "--details"
 
 
 MOST_ROWS = 200  # of a table that no kind of report has laid out

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from textwrap import wrap
 
 from .errors import printable, printable_lines
 from .page import Bars, Block, Card, Code, Facts, Group, Note, Page, Table, Tone
-from .readable import bar
+from .readable import bar, counted
 
 WIDTH = 100  # columns, where nobody looks: sentences of a pipe or a file; tables stay whole there
 NARROWEST = 20  # columns of a text, however little is left
@@ -25,7 +26,7 @@ def page_lines(page: Page, width: int | None = None, *, details: bool = True, co
         details: whether blocks are printed below a card.
         colour: whether verdicts have their colour, by ANSI codes.
     """
-    parts = [] if page.card is None else [_card(page.card, width, colour)]
+    parts = [] if page.card is None else [_card(_with_rest(page.card, page.n_notes), width, colour)]
     if details or page.card is None:
         parts += [_block(one, width, colour) for one in page.blocks]
     lines = [line.rstrip() for part in parts if part for line in (*part, "")]
@@ -45,6 +46,12 @@ def _card(card: Card, width: int | None, colour: bool) -> list[str]:
         *(_toned(line, card.tone, colour) for line in _wrapped(card.verdict, width)),
         *(line for name, text in rows for line in _named(f"  {name:<{names}}", text, width)),
     ]
+
+
+def _with_rest(card: Card, n_notes: int) -> Card:
+    """The card that names the option which prints what stands below it, and how many notes are among it."""
+    option = f"--details ({counted(n_notes, 'note')})" if n_notes else "--details"
+    return replace(card, next_step=f"{card.next_step}; {option}" if card.next_step else option)
 
 
 def _block(block: Block, width: int | None, colour: bool) -> list[str]:

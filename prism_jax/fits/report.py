@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from ..core.content import ByContent
-from ..core.page import Bar, Bars, Block, Card, Facts, Group, Note, Table, more, notes
+from ..core.page import Bar, Bars, Block, Card, Facts, Group, Note, Table, notes
 from ..core.readable import counted, duration, some
 from ..core.report import INLINE, OR_NULL, WHERE_KNOWN, Json, Key, Report, RunRecord
 from .parameters import INTERVALS, SKIPPED, groups, label
@@ -230,7 +230,7 @@ def fit_card(fit: FitFacts, checked: Mapping[str, Any] | None, *, is_new: bool) 
         facts={**(_central(fit) or {"method": label(fit.method)}), "warning": mixed},
         evidence=_rows_behind(fit, checked or {}),
         assumptions=("what is predicted with it varies as these rows do",),
-        next_step=f"{use if fit.verdict.ok else f'remedy: {_remedy(fit)}'}; {more(told)}",
+        next_step=use if fit.verdict.ok else f"remedy: {_remedy(fit)}",
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, Tone, more, notes, tone_of_chance, waterfall
+from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, Tone, notes, tone_of_chance, waterfall
 from ..core.readable import counted, duration, percent, prob, within
 from ..core.report import WHERE_KNOWN, Report, RunRecord
 from ..core.units import format_count, format_s
@@ -264,12 +264,12 @@ def _in_short(text: str) -> str:
 
 def _next(report: RunReport) -> str:
     if report.outcome is None:
-        return f"state --reliability PRESET|FILE or --mtbf TIME; {more(report.notes)}"
+        return "state --reliability PRESET|FILE or --mtbf TIME"
     if not report.changes:
-        return more(report.notes)
+        return ""
     first = report.changes[0]
     what = first.what if len(first.what) <= LONGEST_CHANGE else first.what.partition(":")[0]
-    return f"{what}: saves {duration(first.saves_s)}; {more(report.notes)}"
+    return f"{what}: saves {duration(first.saves_s)}"
 
 
 def _outcome(report: RunReport, found: OutcomeFacts) -> list[Block]:

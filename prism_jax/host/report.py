@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Table, more, notes
+from ..core.page import Block, Card, Facts, Table, notes
 from ..core.readable import counted, percent
 from ..core.report import INLINE, Report, RunRecord
 from ..core.units import format_s
@@ -87,7 +87,7 @@ class HostReport(Report):
                 "CPU overhead": self._largest,
             },
             evidence=f"the recorded steps, run again: off by at most {percent(worst)}",
-            next_step=f"what helps: {on_host if self.host_bound else on_device}; {more(self.notes)}",
+            next_step=f"what helps: {on_host if self.host_bound else on_device}",
         )
 
     @property

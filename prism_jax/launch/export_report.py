@@ -65,7 +65,7 @@ class ExportReport(Report):
                 f"not expressible in {self.framework}": some(names, MOST_NAMED) or "nothing",
             },
             evidence="the files were read back by the import and held against the job",
-            next_step=f"add your data and start {self.written[0]}; --details",
+            next_step=f"add your data and start {self.written[0]}",
         )
 
     def blocks(self) -> Sequence[Block]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Note, Table, more
+from ..core.page import Block, Card, Note, Table
 from ..core.readable import counted, some
 from ..core.report import INLINE, Report, RunRecord
 
@@ -89,9 +89,7 @@ class ImportReport(Report):
             tone="unsure" if self.not_modelled else "good",
             facts=facts,
             evidence=f"{counted(len(self.no_effect), 'argument')} without effect on speed; every field names its line",
-            next_step=f"prism-jax predict {self.written}; {more(self.notes)}"
-            if self.written
-            else f"-o job.yaml writes the job file; {more(self.notes)}",
+            next_step=f"prism-jax predict {self.written}" if self.written else "-o job.yaml writes the job file",
         )
 
     def blocks(self) -> Sequence[Block]:

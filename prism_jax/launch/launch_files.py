@@ -156,7 +156,7 @@ def head_of_config(files: ConfigFiles) -> Head:
             if carrier.is_mine(one):
                 rest = tuple(other for other in every if other is not one)
                 return carrier.read(replace(files, main=one, others=rest))
-    known = ", ".join(carrier.name for carrier in CARRIERS)
+    known = ", ".join(dict.fromkeys(carrier.name for carrier in CARRIERS))
     raise NoHeadError(f"{files.main.name}: no configuration of a trainer that is known here ({known})")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from ..core.arrays import Floats
-from ..core.page import Block, Card, Code, Facts, Note, Table, excess_bars, left_out, more, notes
+from ..core.page import Block, Card, Code, Facts, Note, Table, excess_bars, left_out, notes
 from ..core.readable import decimals, duration, percent, some, unit_of_time, value_with_error
 from ..core.report import INLINE, Report, RunRecord
 from ..core.use_case import NOT_TYPED, Option, OptionGroup
@@ -132,7 +132,7 @@ class PlacementReport(Report):
             },
             evidence=f"{len(self.methods)} placements on the same fresh draws; {len(self.node_slowdown):,} measured nodes",
             assumptions=("nodes stay as slow as they were measured",),
-            next_step=f"--hostfile FILE, --rankfile FILE: for your launcher; {more(self.notes)}",
+            next_step="--hostfile FILE, --rankfile FILE: for your launcher",
         )
 
     def _reached(self, method: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..calibration.evidence import Evidence
-from ..core.page import Block, Card, Facts, Tone, more, notes
+from ..core.page import Block, Card, Facts, Tone, notes
 from ..core.readable import percent, prob
 from ..core.report import WHERE_KNOWN, Report, RunRecord
 from ..core.units import format_bytes, format_count
@@ -83,7 +83,7 @@ class CheckReport(Report):
             facts={**{name: values[name] for name in ("model", "plan", "batch")}, "memory": memory.words},
             evidence="none" if self.evidence is None else self.evidence.short,
             assumptions=assumed(self.open_fields),
-            next_step=f"prism-jax {'predict' if self.fits else 'search'} {file or self.name}; {more(self.notes)}",
+            next_step=f"prism-jax {'predict' if self.fits else 'search'} {file or self.name}",
         )
 
     def blocks(self) -> Sequence[Block]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, ClassVar
 
 from ..calibration.evidence import Evidence
-from ..core.page import Block, Card, Facts, Note, Table, more
+from ..core.page import Block, Card, Facts, Note, Table
 from ..core.readable import counted, percent, prob, time_to, time_with_error, times_to, with_error
 from ..core.report import WHERE_KNOWN, Report, RunRecord
 from ..core.units import format_s
@@ -137,7 +137,7 @@ class PredictionReport(Report):
             facts={"interval": _why_wide(self), "spread": _variation(self), "speed": _speed(self), "memory": memory},
             evidence=_evidence(self),
             assumptions=assumed(self.open_fields),
-            next_step=f"{_next(self)}; {more(self.notes)}",
+            next_step=_next(self),
         )
 
     def blocks(self) -> Sequence[Block]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, more, notes
+from ..core.page import Block, Card, Facts, Note, Table, notes
 from ..core.readable import counted, duration, percent
 from ..core.report import INLINE, Report, RunRecord
 from .compare import QueueRow, Ratio
@@ -64,7 +64,7 @@ class QueueReport(Report):
             },
             evidence=f"{self.n_jobs:,} jobs in {duration(self.span_s)}, {counted(self.n_seeds, 'draw')} of GPU speeds",
             assumptions=(*gpus, self._deadlines),
-            next_step=f"--policy, --cv: other policies and spreads; {more(self.notes)}",
+            next_step="--policy, --cv: other policies and spreads",
         )
 
     @property

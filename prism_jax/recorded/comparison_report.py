@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Table, Tone, more
+from ..core.page import Block, Card, Facts, Table, Tone
 from ..core.readable import percent
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..core.units import format_s
@@ -65,7 +65,7 @@ class TraceComparisonReport(Report):
             facts={"typical": _words(self.typical), **since, "p50": _words(self.p50), "p95": _words(self.p95)},
             evidence=f"{self.n_steps_a:,} and {self.n_steps_b:,} recorded steps, {paired}",
             assumptions=(f"the level of runs of one program has a spread of {self.run_spread:.2%}",),
-            next_step=f"{self._next}; {more(self.notes)}",
+            next_step=self._next,
         )
 
     @property

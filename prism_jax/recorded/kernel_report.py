@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Table, left_out, more, notes
+from ..core.page import Block, Card, Table, left_out, notes
 from ..core.readable import counted, percent
 from ..core.report import INLINE, Report, RunRecord
 from ..core.units import format_s
@@ -95,7 +95,7 @@ class TraceKernelsReport(Report):
                 "longest": f"{short(longest)}: {percent(longest.share)} of that time, CV {percent(longest.cv)}",
             },
             evidence=recorded_words(self.info),
-            next_step=f"prism-jax trace predict --kernels: steps with kernels drawn anew; {more(self.info.notes)}",
+            next_step="prism-jax trace predict --kernels: steps with kernels drawn anew",
         )
 
     def blocks(self) -> Sequence[Block]:

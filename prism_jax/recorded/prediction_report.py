@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from ..core.arrays import Floats
-from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, more
+from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table
 from ..core.readable import counted, percent, some, time_to, time_with_error, times_to
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
 from ..core.units import format_s
@@ -166,7 +166,7 @@ class TracePredictionReport(Report):
             },
             evidence=recorded_words(self.info),
             assumptions=("steps to come vary as the recorded ones do, on the same machines",),
-            next_step=f"{_next(self.info)}; {more((*doubts, *self.info.notes))}",
+            next_step=_next(self.info),
         )
 
     def blocks(self) -> Sequence[Block]:
@@ -247,7 +247,7 @@ class WhatIfReport(Report):
                 "warning": care,
             },
             evidence=f"{recorded_words(self.info)}, replayed without gaps of the CPU",
-            next_step=f"--replace-rank, --swap: other changes; {more((*self.doubts, *self.info.notes))}",
+            next_step="--replace-rank, --swap: other changes",
         )
 
     def blocks(self) -> Sequence[Block]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, left_out, more, notes
+from ..core.page import Block, Card, Facts, Note, Table, left_out, notes
 from ..core.readable import counted, percent, time_to
 from ..core.report import INLINE, WHERE_KNOWN, Key, Report, RunRecord
 from ..core.units import format_s
@@ -196,7 +196,7 @@ class TraceInfoReport(Report):
             f"{steps_words(info)} recorded: {step_words(info.step_s)}.",
             facts={"stalls": stall_words(info), "slow rank": slow_rank_words(info)},
             evidence=recorded_words(info),
-            next_step=f"prism-jax trace predict: steps that were not recorded; {more(info.notes)}",
+            next_step="prism-jax trace predict: steps that were not recorded",
         )
 
     def blocks(self) -> Sequence[Block]:
@@ -268,7 +268,7 @@ class TraceReplayReport(Report):
                 "9 of 10": f"are off by at most {percent(replay.p90_abs_error)}, by the schedule alone",
             },
             evidence=recorded_words(info),
-            next_step=f"prism-jax trace what-if: who slows it down; {more(info.notes)}",
+            next_step="prism-jax trace what-if: who slows it down",
         )
 
     def blocks(self) -> Sequence[Block]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, Tone, more, notes
+from ..core.page import Block, Card, Facts, Note, Table, Tone, notes
 from ..core.readable import (
     amount,
     counted,
@@ -80,7 +80,7 @@ class StudyReport(Report):
             facts=_study_facts(self),
             evidence=f"{self.n_raced:,} plans compared on {self.objective}; gain on fresh draws, model error included",
             assumptions=("what the job file leaves open is alike for all plans",),
-            next_step=f"-o best.yaml writes the job with this plan; {more(self.notes)}",
+            next_step="-o best.yaml writes the job with this plan",
         )
 
     def blocks(self) -> Sequence[Block]:
@@ -125,7 +125,7 @@ class SizesReport(Report):
             facts={f"{size.n_devices:,} GPUs": self._words(size) for size in (fastest, least)},
             evidence=f"the best plan of each of {len(self.sizes)} sizes, simulated",
             assumptions=("what the job file leaves open is alike at all sizes",),
-            next_step=f"prism-jax predict {file} --set cluster.n_devices={least.n_devices}; --details",
+            next_step=f"prism-jax predict {file} --set cluster.n_devices={least.n_devices}",
         )
 
     def _words(self, size: SizeFacts) -> str:
@@ -215,7 +215,7 @@ class TuneReport(Report):
             },
             evidence="fresh draws; Monte Carlo error alone",
             assumptions=self.notes[:1],
-            next_step=f"state these values in the job; {more(self.notes)}",
+            next_step="state these values in the job",
         )
 
     def blocks(self) -> Sequence[Block]:

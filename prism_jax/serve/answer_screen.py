@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -18,7 +19,7 @@ from ..core.errors import DataError, PrismError
 from ..core.page_html import Sheet, sheet_html
 from ..core.report import Report
 from .files import FORMS, OF_A_JOB, download, free
-from .layout import action, choice, copied, document, form, hidden, link, notice, picture, trusted
+from .layout import action, as_shown, choice, copied, document, form, hidden, left_out, link, notice, picture, trusted
 from .report_job import ReportJob, chosen_plan, job_of_report, later_sources, of_reports, plans_of, record_of, report_in
 from .site import Fields, Site, address, asked, field, html, kept, posted, redirect, site_of
 
@@ -45,8 +46,10 @@ def show_answer(request: Request) -> Response:
 
 def _parts(name: str, report: Report) -> tuple[str, h.Node, h.Node]:
     """Title, card and the rest of a report, written once, as that is what takes time."""
-    sheet = Sheet(report.kind, report.page(), None, report.to_dict())
-    title = sheet.page.card.title if sheet.page.card else report.kind
+    page = report.page()
+    card = page.card and as_shown(page.card)
+    sheet = Sheet(report.kind, replace(page, card=card), None, report.to_dict())
+    title = card.title if card else report.kind
     drawn = picture(address("/picture", file=name), f"Picture of {title}") if report.picture else None
     head, *body = sheet_html(sheet, drawn)
     return title, trusted(str(h.fragment[head])), trusted(str(h.fragment[body]))
@@ -103,14 +106,19 @@ def _following(name: str, job: ReportJob | None) -> Iterator[h.Node]:
 
 def _others(site: Site, name: str, kind: str) -> h.Node:
     """A choice of reports of this kind to compare with."""
-    others = [one for one in site.results.reports() if one.kind == kind and one.file.name != name][:MOST_OTHERS]
-    if not others:
+    found = [one for one in site.results.reports() if one.kind == kind and one.file.name != name]
+    if not found:
         return None
+    others = found[:MOST_OTHERS]
+    more = f"The latest {len(others)} of {len(found):,} are listed. Choose others in the folder."
     options = {one.file.name: f"{one.file.name}{f' ({one.job})' if one.job else ''}, {one.file.when}" for one in others}
-    return h.form(".actions", action="/compare", method="get")[
-        hidden({"file": name}),
-        choice("Compare with", "file", options, place="other"),
-        h.button(type="submit")["Compare"],
+    return [
+        h.form(".actions", action="/compare", method="get")[
+            hidden({"file": name}),
+            choice("Compare with", "file", options, place="other"),
+            h.button(type="submit")["Compare"],
+        ],
+        left_out(more if len(found) > len(others) else "", site.results.beyond),
     ]
 
 

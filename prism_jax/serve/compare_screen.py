@@ -24,7 +24,7 @@ from ..job.load_job import SHORTHAND, job_of
 from ..prediction.report import PredictionReport
 from ..study.compare_predictions import ComparedQuantile, compared_predictions
 from ..study.report import probability_table
-from .layout import choice, document, heading, link, trusted
+from .layout import as_shown, choice, document, heading, left_out, link, trusted
 from .report_job import as_document, job_of_report, of_reports, record_of, report_in
 from .results import inputs_of
 from .site import Site, address, html, site_of
@@ -59,7 +59,9 @@ def show_comparison(request: Request) -> Response:
 
 def _choice(site: Site, names: Sequence[str]) -> h.Element:
     """Two lists to choose from, the first with the report that was asked for."""
-    reports = [one for one in site.results.reports() if not one.problem][:MOST_LISTED]
+    found = [one for one in site.results.reports() if not one.problem]
+    reports = found[:MOST_LISTED]
+    more = f"The latest {len(reports)} of {len(found):,} are listed. Choose others in the folder."
     if len(reports) < 2:
         return document("Compare", heading("Compare reports"), h.p["There are less than two reports in this folder."])
 
@@ -74,6 +76,7 @@ def _choice(site: Site, names: Sequence[str]) -> h.Element:
             choice("Report B", "file", options, second, place="report-1"),
             h.div(".actions")[h.button(type="submit")["Compare"]],
         ],
+        left_out(more if len(found) > len(reports) else "", site.results.beyond),
     )
 
 
@@ -110,7 +113,7 @@ def _card(label: str, report: Report) -> Block:
     card = report.card()
     if card is None:
         return Facts(f"{label}: {report.kind}", {})
-    return replace(card.as_group(), title=f"{label}: {card.title}")
+    return replace(as_shown(card).as_group(), title=f"{label}: {card.title}")
 
 
 def _differences(labels: str, records: Sequence[Mapping[str, Any]]) -> Iterator[Block]:

@@ -6,7 +6,7 @@ import hashlib
 import io
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 
@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from ..core.errors import DataError, PrismError
 from ..core.read_file import GZIP
+from ..core.units import format_bytes
 from ..core.write_file import atomic_path
 from ..launch.config_files import NoHeadError
 from ..launch.launch_files import heads_of_file, is_script
@@ -29,6 +30,8 @@ OF_A_JOB = ("yaml", "arguments")
 TYPES = {".json": "application/json", ".html": "text/html", ".yaml": "application/yaml", ".zip": "application/zip"}
 SVG = "image/svg+xml"
 FIRST_BYTES = 4096
+LARGE = 20 * 2**20  # bytes of a log or recording that is not read while somebody waits
+PACKED, LARGE_PACKED = (".gz", ".parquet", ".json", ".tar", ".db", ".sqlite", ".nsys-rep"), 4 * 2**20
 TABLES = (".csv", ".tsv", ".parquet", ".jsonl")  # of steps, which have no head
 JOBS = (".yaml", ".yml", ".toml")  # of jobs, or of configurations of trainers
 DRAWING = Lock()  # settings of matplotlib are those of the process
@@ -69,6 +72,18 @@ def open_file(request: Request) -> Response:
     return RedirectResponse(address(screen_of(site.existing(name)), file=name), 303)
 
 
+def too_large(files: Sequence[tuple[str, int]]) -> str:
+    """Why files are not read while somebody waits; empty if they are.
+
+    Args:
+        files: their names, and sizes in bytes.
+    """
+    total, packed = sum(size for _, size in files), sum(size for name, size in files if name.endswith(PACKED))
+    if total <= LARGE and packed <= LARGE_PACKED:
+        return ""
+    return f"{format_bytes(total)}: too large to be read while you wait."
+
+
 def screen_of(path: Path) -> str:
     """Address of the screen that shows a file of this content."""
     if is_report(path):
@@ -77,7 +92,12 @@ def screen_of(path: Path) -> str:
         return "/job"
     with path.open("rb") as opened:
         start = opened.read(FIRST_BYTES)
-    if b"\0" in start or start.startswith(GZIP) or path.suffix in TABLES:
+    if (
+        too_large([(path.name, path.stat().st_size)])
+        or b"\0" in start
+        or start.startswith(GZIP)
+        or path.suffix in TABLES
+    ):
         return "/recording"
     try:
         return "/job" if heads_of_file(path) else "/recording"

@@ -12,8 +12,8 @@ from starlette.routing import Route
 
 from ..core.units import format_bytes, format_s
 from .files import open_file, send_picture, take_in
-from .layout import action, document, heading, link, notice
-from .results import MOST_FILES, SavedFile, SavedReport
+from .layout import action, document, heading, left_out, link, notice
+from .results import SavedFile, SavedReport
 from .site import Fields, Site, address, field, html, posted, redirect, site_of
 
 PAGE_ROWS = 50
@@ -27,7 +27,7 @@ def show_folder(request: Request) -> Response:
     reports = site.results.reports()
     title = f"Results in {site.folder.name or site.folder}"
     listed = _listed(site, reports) if reports else _empty()
-    told = (_unnamed(site.results.n_unnamed()), _beyond(site.results.n_beyond))
+    told = (_unnamed(site.results.n_unnamed()), left_out(site.results.beyond))
     return html(
         document("Results", heading(title), *told, _drop(), _runs(site), listed, _inputs(site, reports), here="/")
     )
@@ -127,6 +127,7 @@ def _rows(site: Site, reports: Sequence[SavedReport], words: str, start: int) ->
             ]
         ],
         h.p(role="status")[f"{start + len(shown):,} of {len(ordered):,} shown" if ordered else "None fits the filter."],
+        left_out(site.results.beyond) if words else None,
         h.button({"hx-get": following, **TO_ROWS}, type="button")[f"Next {min(left, PAGE_ROWS)}"] if left > 0 else None,
     ]
 
@@ -176,14 +177,6 @@ def _unnamed(n: int) -> h.Node:
     what = "1 file has a name" if n == 1 else f"{n:,} files have names"
     rest = "with letters that cannot be typed, such as line ends. Rename them to see them here."
     return notice(f"{what} {rest}", "unsure")
-
-
-def _beyond(n: int) -> h.Node:
-    if not n:
-        return None
-    return notice(
-        f"JSON files beyond the first {MOST_FILES:,}, not listed: {n:,}. Serve a folder below this one.", "unsure"
-    )
 
 
 def _inputs(site: Site, reports: Sequence[SavedReport]) -> list[h.Node]:

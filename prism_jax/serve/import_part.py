@@ -25,6 +25,7 @@ from ..launch.import_report import ImportReport
 from ..launch.launch_files import is_script
 from ..system.catalog import device_names
 from ..tables.document import Document
+from .files import too_large
 from .job_form import editor
 from .job_text import checked, gpus_of, outside
 from .layout import choice, document, failure, heading, hidden, link
@@ -32,6 +33,10 @@ from .site import Site, address, numbered, site_of
 
 VARIABLE, FIELD = "env.", "set."  # in front of names, as the form sends them
 ASKED = re.compile(r"--(env|set) ([\w.]+)=")  # how an import asks for a variable or a field
+OPTION = re.compile(
+    r"--(?:(env|set) ([\w.]+)(?:=(?:VALUE|NAME|N|\.\.\.)(?!\w))?|(device|gpus|env|set)(?![\w-])(?: (?:NAME|N)\b)?)"
+)
+LABELS = {"env": "Variable", "set": "Field", "device": "GPU", "gpus": "GPUs of the job"}  # option -> label in the form
 MOST_LETTERS = 2000  # of a value
 
 
@@ -42,6 +47,7 @@ class Given:
     Attributes:
         device, gpus, arguments: as typed; empty: nothing.
         variables, fields: name -> value, also where it is empty.
+        unread: lines that are no NAME=VALUE.
     """
 
     device: str
@@ -49,6 +55,7 @@ class Given:
     arguments: str
     variables: dict[str, str]
     fields: dict[str, str]
+    unread: tuple[str, ...]
 
     @classmethod
     def of(cls, request: Request) -> Given:
@@ -56,11 +63,16 @@ class Given:
         query = {name: value.strip()[:MOST_LETTERS] for name, value in request.query_params.items()}
         variables = {name.removeprefix(VARIABLE): value for name, value in query.items() if name.startswith(VARIABLE)}
         fields = {name.removeprefix(FIELD): value for name, value in query.items() if name.startswith(FIELD)}
+        unread: list[str] = []
         for more, into in (("env", variables), ("set", fields)):
-            for line in query.get(more, "").splitlines():
-                name, _, value = line.partition("=")
-                into |= {name.strip(): value.strip()} if line.strip() else {}
-        return cls(query.get("device", ""), query.get("gpus", ""), query.get("arguments", ""), variables, fields)
+            for line in filter(str.strip, query.get(more, "").splitlines()):
+                name, equals, value = map(str.strip, line.partition("="))
+                if equals:
+                    into[name] = value
+                else:
+                    unread.append(name)
+        device, gpus, arguments = (query.get(one, "") for one in ("device", "gpus", "arguments"))
+        return cls(device, gpus, arguments, variables, fields, tuple(unread))
 
     def read(self, path: Path, site: Site) -> tuple[ImportReport, str]:
         """Imports a file.
@@ -68,6 +80,14 @@ class Given:
         Raises:
             PrismError: something is missing or wrong.
         """
+        if (
+            path.suffix not in SUFFIXES
+            and not is_script(path)
+            and (why := too_large([(path.name, path.stat().st_size)]))
+        ):
+            raise DataError(f"{path}: {why} Save its beginning, where its head is, as a file of its own.")
+        if self.unread:
+            raise DataError(f"{self.unread[0][:200]}: write NAME=VALUE, one a line")
         n_gpus = gpus_of(self.gpus) if self.gpus else None
         variables = variables_of("variable", [f"{name}={value}" for name, value in self.variables.items() if value])
         overrides = [f"{name}={value}" for name, value in self.fields.items() if value]
@@ -76,6 +96,12 @@ class Given:
         return imported(
             path, self._words(path), variables or None, n_gpus, self.device or None, site.folder, None, overrides
         )
+
+    def in_form(self, line: str) -> str:
+        """A line of an error that names the fields of the form in the place of options of a command."""
+        for name, value in self.fields.items():
+            line = line.replace(f"--set {name}={value}", f"--set {name}")
+        return OPTION.sub(lambda found: f"'{' '.join(filter(None, (LABELS[found[1] or found[3]], found[2])))}'", line)
 
     def _words(self, path: Path) -> Sequence[str]:
         """Arguments; those of a configuration that are files are followed from inside it alone."""
@@ -117,7 +143,7 @@ def _asking(site: Site, path: Path, name: str, given: Given, error: PrismError) 
         name,
         heading(name, _recorded(path, name)),
         h.p["A job can be made of a launch script, a configuration of a trainer, or the head of a training log."],
-        h.div("#asked")[failure(site.lines_of(error))],
+        h.div("#asked")[failure(map(given.in_form, site.lines_of(error)))],
         _form(path, name, given, str(error)),
         link("Edit it as a job file", address("/job", **{"file": name, "as": "job"}))
         if path.suffix in SUFFIXES and path.suffix != ".json"

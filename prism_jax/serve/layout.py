@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import htpy as h
 from markupsafe import Markup
 
-from ..core.page import Tone
+from ..core.page import Card, Tone
 
 CONFIG = '{"allowEval":false,"includeIndicatorStyles":false,"selfRequestsOnly":true,"historyCacheSize":0}'
 NAVIGATION = {"/": "Folder", "/job": "New job", "/start": "Run a command", "/runs": "Runs"}
+TYPED = re.compile(r"(?:^|[ (])--?[a-z]|\bprism-jax [a-z]")  # options and commands
 PLACES = ("/static/report.css", "/static/serve.css")
+
+
+def as_shown(card: Card) -> Card:
+    """The card without a next step that is typed on a command line: a screen has buttons and links for it."""
+    return replace(card, next_step="") if TYPED.search(card.next_step) else card
 
 
 def document(title: str, *content: h.Node, here: str = "") -> h.Element:
@@ -90,6 +98,11 @@ def notice(text: str, tone: Tone = "plain", *more: h.Node) -> h.Element:
 def failure(lines: Iterable[str]) -> h.Element:
     """An error in its own words: every line names its place."""
     return h.div(".notice.bad", role="alert")[h.ul[(h.li[line] for line in lines if line)]]
+
+
+def left_out(*texts: str) -> h.Node:
+    """Says what a list does not show; nothing where no text does."""
+    return [notice(text, "unsure") for text in texts if text]
 
 
 def copied(text: str, what: str) -> h.Element:

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from ..core.errors import DataError, PrismError
 from ..core.page import Block, Page, Table
 from ..core.page_html import block_html, card_section, table_html
-from ..core.units import format_bytes, format_s, seconds_of
+from ..core.units import format_s, seconds_of
 from ..recorded.report import TraceFacts, recording_blocks, recording_title
 from ..recorded.trace_facts import trace_facts
 from ..trace.step_log import StepLog, without_warm_up
@@ -25,16 +25,14 @@ from ..trace.trace import Trace
 from ..watch.rank_map import OWN, PhaseSteps, RankMap, rank_map
 from ..watch.report import WatchReport
 from ..watch.watch_steps import RESTART_COST_S, watch_steps, watched_recording
-from .files import screen_of
+from .files import PACKED, screen_of, too_large
 from .heat_map import heat_map
-from .layout import action, document, failure, heading, link, notice, picture
+from .layout import action, as_shown, document, failure, heading, link, notice, picture
 from .results import is_report
 from .site import Site, address, asked, html, site_of
 from .start_screen import command_line
 from .words import is_inside
 
-LARGE = 20 * 2**20  # bytes from which a recording is read by a run
-PACKED, LARGE_PACKED = (".gz", ".parquet", ".json", ".tar", ".db", ".sqlite", ".nsys-rep"), 4 * 2**20
 PROFILES = (*PACKED, ".pb", ".zip")  # of which a folder may hold one for each rank
 MOST_FILES = 4096  # of a folder
 WATCHED = ".watch.json"  # ending of the report that is kept next to the recording
@@ -70,8 +68,9 @@ def show_recording(request: Request) -> Response:
         raise DataError(f"file {name}: there is none of this name. It may have been moved or removed.")
     cost, remaining = request.query_params.get("restart-cost", ""), request.query_params.get("remaining", "")
     state = _state(path, site.folder)
-    if why := _too_large(path, state):
-        return html(document(name, heading(name), notice(why), _actions(site, name, path)))
+    if why := too_large([(file, size) for file, _, size in state]):
+        told = notice(f"{why} Watch its steps in a run.")
+        return html(document(name, heading(name), told, _actions(site, name, path)))
     try:
         seen = _seen(path, name, state, cost.strip(), remaining.strip(), request.query_params.get("part"))
     except PrismError as error:
@@ -82,7 +81,7 @@ def show_recording(request: Request) -> Response:
     return html(
         document(
             name,
-            card_section(seen.report.card()) if seen.report else h.h1[recording_title(seen.facts)],
+            card_section(as_shown(seen.report.card())) if seen.report else h.h1[recording_title(seen.facts)],
             _ranks(seen, name),
             shown,
             _phases(seen, name, cost, remaining),
@@ -112,14 +111,6 @@ def _state(path: Path, folder: Path) -> State:
         raise DataError(f"{path.name}: a link in it leads out of the folder that is served. Put the files into it.")
     found = [(file.name, file.stat()) for file in files if file.is_file()]
     return tuple((name, one.st_mtime_ns, one.st_size) for name, one in found)
-
-
-def _too_large(path: Path, state: State) -> str:
-    """Why a recording is read by a run; empty if it is not."""
-    n_bytes, packed = sum(size for _, _, size in state), sum(size for name, _, size in state if name.endswith(PACKED))
-    if n_bytes <= LARGE and packed <= LARGE_PACKED:
-        return ""
-    return f"{format_bytes(n_bytes)}: too large to be read while you wait. Watch its steps in a run."
 
 
 @lru_cache(maxsize=HELD)

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -30,13 +29,14 @@ T = TypeVar("T")
 MOST_BYTES = 64 * 2**20  # of a report
 MOST_NESTS = 2**20  # lists and objects of a report, each some 100 bytes in memory
 MOST_KEPT, MOST_KEPT_BYTES = 256, 2**23  # pages and the like that are kept, and bytes of their files
-MOST_DEPTH, MOST_FILES = 4, 20_000  # folders below DIR, and files in all
+MOST_DEPTH, MOST_FILES = 4, 20_000  # folders below DIR, and files in JSON that are looked at
 MOST_TEXT, MOST_NUMBER = 300, 1e300  # letters of a text in a row; a number there
 HEAD = f'"{SCHEMA}": "prism-jax/'.encode()
 HEAD_BYTES = 200
 OWN = ".prism-jax"  # folder below DIR for what can be made again: pictures, and the lock
 JOBS = (".yaml", ".yml", ".toml")
 OF_RUNS = (".run", ".work", ".progress", ".cancel")
+NO_INPUTS = (*OF_RUNS, ".html", ".htm", ".png", ".svg", ".pdf")  # nor pages and pictures, which commands write
 PINS = "pinned.txt"  # names of pinned reports, a line each
 
 
@@ -138,6 +138,14 @@ class Results:
 
     n_beyond = 0
 
+    @property
+    def beyond(self) -> str:
+        """Says what the last look left out; empty where that is nothing."""
+        told = (
+            f"JSON files beyond the first {MOST_FILES:,}, not listed: {self.n_beyond:,}. Serve a folder below this one."
+        )
+        return told if self.n_beyond else ""
+
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, Lock()
         self._looking, self._looked = Lock(), 0.0
@@ -218,17 +226,24 @@ class Results:
 
     def jobs(self) -> list[SavedFile]:
         """Files of jobs below DIR (YAML, TOML), the latest first."""
-        return self.inputs(())[0]
+        return _latest(one for one in self.files() if one.name.endswith(JOBS))
 
     def inputs(self, reports: Iterable[SavedReport]) -> tuple[list[SavedFile], list[SavedFile]]:
-        """Files of jobs, and those that are neither jobs nor `reports` nor of runs (logs, tables, profiles); the latest first."""
+        """Files of jobs, and logs, tables, profiles and the like, the latest first; without those that a look left out.
+
+        Args:
+            reports: that are listed elsewhere.
+        """
         known, jobs, others = {PINS, *(one.file.name for one in reports)}, list[SavedFile](), list[SavedFile]()
-        for one in islice(self.files(), MOST_FILES):
+        for one in self.files():
             if one.name.endswith(JOBS):
                 jobs.append(one)
-            elif one.name not in known and not one.name.endswith(OF_RUNS):
+            elif not (one.name in known or one.name.lower().endswith(NO_INPUTS) or self._is_beyond(one.name)):
                 others.append(one)
         return _latest(jobs), _latest(others)
+
+    def _is_beyond(self, name: str) -> bool:
+        return self.n_beyond > 0 and name.endswith(".json") and name not in self._known
 
     def n_unnamed(self) -> int:
         """How many files of DIR have names that no address and no command can have, so that they are not shown."""

@@ -204,7 +204,7 @@ def _labelled(one: CommandField, values: Sequence[str], wrong: Sequence[str]) ->
     label = h.label(for_=place)[
         one.label, h.span(".hint")[f" {one.metavar}"] if one.word and one.metavar else None, _needed(one)
     ]
-    listed = " The field lists those that are known." if _list_of(one) else None
+    listed = f" The field lists those that are known, at most {MOST_NAMES}." if _list_of(one) else None
     default = f" Default: {one.default}." if one.default else None
     hint = h.p(".hint", id=about)[one.part.help, default, _bounds(one), listed]
     if one.kind == "flag":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Note, Table, excess_bars, left_out, more, notes
+from ..core.page import Block, Card, Facts, Note, Table, excess_bars, left_out, notes
 from ..core.readable import duration, percent, time_to, value_with_error
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..core.units import format_bytes
@@ -133,7 +133,7 @@ class ShardingReport(Report):
             },
             evidence=f"{len(self.baselines) + 1} assignments on the same fresh draws of look-ups",
             assumptions=("look-ups are distributed as the tables of the job file state",),
-            next_step=f"-o best.yaml: the job with these tables; {more(self.notes)}",
+            next_step="-o best.yaml: the job with these tables",
         )
 
     def blocks(self) -> Sequence[Block]:

@@ -137,7 +137,7 @@ class DoctorReport(Report):
             "bad" if failed else "good",
             facts={one.name: one.words for one in failed or self.findings[:MOST_SHOWN]},
             evidence=f"{len(self.findings)} things looked at, {n}",
-            next_step=f"{'what stands above' if failed else 'prism-jax predict llama3_405b_16384'}; --details",
+            next_step="what stands above" if failed else "prism-jax predict llama3_405b_16384",
         )
 
     def blocks(self) -> Sequence[Block]:

@@ -99,7 +99,7 @@ def _why_empty(read: DetectorReadings) -> str:
 
 
 def about_of(detectors: Sequence[SlowdownDetector]) -> str:
-    """What the files of these detectors are, for messages."""
+    """Says what the files of these detectors are, for messages."""
     return ", ".join(one.about for one in detectors)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Note, Table, Tone, more
+from ..core.page import Block, Card, Table, Tone, notes
 from ..core.report import INLINE, Report, RunRecord
 from .slow_gpus import GpuSlowdown
 
@@ -72,7 +72,7 @@ class SlowdownsReport(Report):
             facts=facts,
             evidence=f"{self.n_reports:,} report{'s' * (self.n_reports > 1)} of {named}, {n_readings:,} readings",
             assumptions=(usual,),
-            next_step=f"{what}; {more(self.notes)}",
+            next_step=what,
         )
 
     @property
@@ -102,7 +102,7 @@ class SlowdownsReport(Report):
         ]
         cut = f"; {len(shown) - MOST_ROWS:,} more in the JSON" if len(shown) > MOST_ROWS else ""
         columns = ("GPU", "factor", "95%", "slow in", "then", "readings", "pattern")
-        return (Table(f"Slow GPUs{cut}", columns, rows), *(Note(note) for note in self.notes))
+        return (Table(f"Slow GPUs{cut}", columns, rows), *notes(self.notes))
 
 
 def _factor(gpu: GpuSlowdown) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, Any, ClassVar
 
-from ..core.page import Block, Card, Note, Table, Tone, more, notes
+from ..core.page import Block, Card, Note, Table, Tone, notes
 from ..core.readable import counted, percent as share, time_to, time_with_error, times_to, unit_of_time, with_error
 from ..core.report import INLINE, Report, RunRecord
 from ..core.units import format_bytes, format_s
@@ -125,7 +125,7 @@ class SweepReport(Report):
             facts=_sweep_facts(self, best),
             evidence=SAME_DRAWS,
             assumptions=(SAME_OPEN,),
-            next_step=f"prism-jax predict {self.job}{_sets(best)}; {more(self.notes)}",
+            next_step=f"prism-jax predict {self.job}{_sets(best)}",
         )
 
     def blocks(self) -> Sequence[Block]:
@@ -284,7 +284,7 @@ class ComparisonReport(Report):
             facts={**shown, "others": f"{rest} behind these" if rest > 0 else ""},
             evidence="same draws; +%: behind the best (90% as measured)",
             assumptions=self.notes[:1] or ("errors of the cost model that the jobs share cancel",),
-            next_step=f"prism-jax predict {best.name}; {more(self.notes)}",
+            next_step=f"prism-jax predict {best.name}",
         )
 
     def blocks(self) -> Sequence[Block]:

@@ -12,7 +12,7 @@ from math import isfinite, nan
 from typing import Annotated, ClassVar
 
 from ..core.content import ByContent
-from ..core.page import Block, Card, Facts, Note, Table, Tone, more, notes, tone_of_chance
+from ..core.page import Block, Card, Facts, Note, Table, Tone, notes, tone_of_chance
 from ..core.readable import amount, duration, percent as share, time_with_error
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..core.units import format_count, format_s
@@ -84,7 +84,7 @@ class ScalingReport(Report):
             },
             evidence=SAME_DRAWS,
             assumptions=(SAME_OPEN,),
-            next_step=f"prism-jax search {self.job}: other plans; {more(self.notes)}",
+            next_step=f"prism-jax search {self.job}: other plans",
         )
 
     def blocks(self) -> Sequence[Block]:
@@ -260,7 +260,7 @@ class CapacityReport(Report):
             facts=_capacity_facts(self, one, one.capacity),
             evidence=_capacity_evidence(self, known),
             assumptions=self.notes[:1],
-            next_step=f"-o job.yaml writes this job; {more(self.notes)}",
+            next_step="-o job.yaml writes this job",
         )
 
     def blocks(self) -> Sequence[Block]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import Annotated, ClassVar
 
-from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, left_out, more, notes
+from ..core.page import Bar, Bars, Block, Card, Facts, Note, Table, left_out, notes
 from ..core.readable import counted, duration, percent, some
 from ..core.report import INLINE, WHERE_KNOWN, Json, Report, RunRecord
 from ..core.units import format_s
@@ -129,7 +129,7 @@ class SiteReport(Report):
             },
             evidence=f"{counted(n, 'run')}{', each left out in turn' * (n > 1)}, in {duration(self.elapsed_s)}",
             assumptions=("other runs here differ from shipped predictions as these do",),
-            next_step=f"-o FILE keeps it for predict --fit FILE; {more(self._notes)}",
+            next_step="-o FILE keeps it for predict --fit FILE",
         )
 
     @property
@@ -233,7 +233,7 @@ class SuggestionReport(Report):
                 "90% interval": self._now and f"{self._now} now{then}",
             },
             evidence=f"predicted parts of the steps of {self.n_job:,} jobs, no measured times",
-            next_step="prism-jax calibrate RUNS, with their measured times; --details",
+            next_step="prism-jax calibrate RUNS, with their measured times",
         )
 
     @property

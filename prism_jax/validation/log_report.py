@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Group, Note, Tone, more, notes
+from ..core.page import Block, Card, Facts, Group, Note, Tone, notes
 from ..core.readable import percent, some
 from ..core.report import INLINE, WHERE_KNOWN, Json, Report, RunRecord
 from ..core.units import format_s
@@ -248,7 +248,7 @@ class LogValidationReport(Report):
         return any(run.verdict in (OUTSIDE, SICK) for run in self.runs)
 
     def card(self) -> Card:
-        file, told = self.record.inputs.get("file"), [note for run in self.runs for note in run.notes]
+        file = self.record.inputs.get("file")
         n_steps = sum(run.measured.n for run in self.runs if run.measured is not None)
         if len(self.runs) == 1:
             run = self.runs[0]
@@ -269,7 +269,7 @@ class LogValidationReport(Report):
             facts=facts,
             evidence=f"{n_steps:,} entries of the log; the job is read from its head",
             assumptions=assumed[:MOST_ON_CARD],
-            next_step=f"{self._next}; {more(told)}",
+            next_step=self._next,
         )
 
     @property

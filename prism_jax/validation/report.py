@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Table, left_out, more, notes
+from ..core.page import Block, Card, Table, left_out, notes
 from ..core.readable import counted, percent
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from .score import Errors, RowResult, Score, SourceScore, Validation
@@ -46,7 +46,7 @@ class StepsValidationReport(Validation, Report):
             },
             evidence=f"{counted(of.n, 'row')} of {_counted_sources(self)}{left_out}{parts and f'; set aside {parts}'}",
             assumptions=("what a row does not state is left open, as by predict",),
-            next_step=f"{what_next}; {more(self.notes or ())}",
+            next_step=what_next,
         )
 
     def blocks(self) -> Sequence[Block]:
@@ -141,7 +141,7 @@ class MemoryValidationReport(Report):
                 "peak": peaks,
             },
             evidence=f"{counted(of.n, 'layout')} of {counted(len(self.by_model), 'model')}",
-            next_step="prism-jax check JOB: memory of one job; --details",
+            next_step="prism-jax check JOB: memory of one job",
         )
 
     def blocks(self) -> Sequence[Block]:

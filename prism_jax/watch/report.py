@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.page import Block, Card, Facts, Table, Tone, more, notes
+from ..core.page import Block, Card, Facts, Table, Tone, notes
 from ..core.readable import counted, duration, percent, some, time_to, within
 from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
 from ..core.units import format_s
@@ -63,7 +63,7 @@ class WatchReport(Report):
             },
             evidence=recorded_words(self.info),
             assumptions=(f"the first {self.record.inputs['learn']} steps were as usual",),
-            next_step=f"{self._next}; {more((*self._remarks, *self.info.notes))}",
+            next_step=self._next,
         )
 
     @property

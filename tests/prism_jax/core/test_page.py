@@ -1,6 +1,7 @@
 """Pages: what is laid out once is text of any width and HTML in which names stay names."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -23,7 +24,7 @@ from prism_jax.core.page import (
     page_of_data,
     waterfall,
 )
-from prism_jax.core.page_html import block_html
+from prism_jax.core.page_html import Sheet, block_html, sheets_html
 from prism_jax.core.page_text import block_lines, page_lines
 
 HOSTILE = "<script>alert('x')</script> \"&\" \u202edlrow\x1b[31m"
@@ -85,6 +86,18 @@ def test_the_first_screen_is_the_card_alone():
     assert len(first) <= 10
     assert page_lines(page, 80)[: len(first)] == first
     assert page_lines(Page(None, BLOCKS), 80, details=False) == page_lines(Page(None, BLOCKS), 80)
+
+
+@pytest.mark.parametrize(
+    ("notes", "told"), [((), ""), (("note: a",), " (1 note)"), (("note: a", "warning: b"), " (2 notes)")]
+)
+def test_the_option_that_prints_the_rest_is_named_where_options_are_typed(notes: tuple[str, ...], told: str):
+    page = Page(CARD, [*BLOCKS, *map(Note, notes)])
+    last = page_lines(page, 80, details=False)[-1]
+    assert last.split(maxsplit=1) == ["next", f"prism-jax search job.yaml; --details{told}"]
+    alone = page_lines(replace(page, card=replace(CARD, next_step="")), 80, details=False)[-1]
+    assert alone.split(maxsplit=1) == ["next", f"--details{told}"]
+    assert "--details" not in sheets_html([Sheet("x", page, None, {})])
 
 
 def test_a_verdict_has_its_colour_and_nothing_else_has():

@@ -93,6 +93,9 @@ def test_every_report_has_a_screen_with_the_numbers_of_its_json(report: Report, 
     card = [] if page.card is None else [page.card.title, page.card.verdict, *page.card.facts.values()]
     for text in (*card, *texts(page.blocks)):
         assert " ".join(text.split()) in plain
+    if page.card is not None:
+        assert not re.search("<dt>next</dt><dd>[^<]*(--|prism-jax )", answer.text), "options are of a command line"
+    assert not re.search("<dt>next</dt><dd>[^<]*--details", report.to_html()), "a page shows the details"
     assert answer.text.count("<h1") == 1
     assert not re.search(r"<[^>]+\s(style|on\w+)=", answer.text)
     shutil.copy(tmp_path / "one report.json", tmp_path / "copy.json")

@@ -128,6 +128,20 @@ def test_reports_beyond_the_most_are_counted(client: Client, monkeypatch: pytest
     text = client.get("/").text
     assert "2 reports" in text
     assert "not listed: 3." in text
+    assert "4.json" not in text
+    (client.site.folder / "z.yaml").write_text("model: llama-2-7b\n")
+    assert "z.yaml" in client.get("/").text, "jobs are found behind any number of reports"
+    assert "None fits the filter." in client.get("/rows", filter="4.json").text
+    assert "not listed: 3." in client.get("/rows", filter="4.json").text
+    assert "not listed: 3." in client.get("/compare").text
+
+
+def test_pages_and_pictures_that_commands_write_are_no_inputs(client: Client):
+    for name in ("c.html", "C.HTM", "c.png", "c.svg", "c.pdf"):
+        (client.site.folder / name).write_text("<!doctype html>")
+    assert "Logs, scripts" not in client.get("/").text
+    (client.site.folder / "c.log").write_text("step 1\n")
+    assert "Logs, scripts" in client.get("/").text
 
 
 def test_hostile_names_are_text(client: Client):

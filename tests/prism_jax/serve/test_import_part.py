@@ -1,5 +1,6 @@
 """A file in the words of a trainer on the page: asks for what is missing, then shows what `import_job` reads, and saves it."""
 
+import re
 from html import unescape
 from pathlib import Path
 
@@ -72,6 +73,27 @@ def test_a_script_asks_for_its_variables_by_name(client: Client):
     lines = page(client, file="run.sh", device="h100-sxm", gpus="16", env="TP=4\n", set="plan.zero_stage=1\nname=mine")
     assert "tp 4 x pp 1 x dp 4" in lines
     assert "zero_stage: 1" in text_of(lines)
+
+
+def test_what_is_refused_is_named_as_the_form_names_it(client: Client):
+    told = page(client, **{"file": "train.log", "device": "h100-sxm", "set.plan.tp": "x"})
+    assert "'Field plan.tp': 'x', but it must be an integer" in told
+    assert "Give 'Variable TP'. Name the GPU too: 'GPU'." in page(client, file="run.sh")
+    assert "plan: write NAME=VALUE" in page(client, file="train.log", device="h100-sxm", set="plan\n")
+    assert "an empty name in the path" in page(client, file="train.log", device="h100-sxm", set="a..b=1\n")
+    for query in ({}, {"device": "h100-sxm", "gpus": "8"}, {"set": "plan.tpp=3"}, {"set": "model={kind: 1}"}):
+        asked = page(client, file="train.log", **query).partition('id="asked"')[2].partition("</div>")[0]
+        assert asked
+        assert not re.search(r"--(set|env|device|gpus)", asked)
+
+
+def test_a_log_too_large_to_wait_for_is_not_read(client: Client, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("prism_jax.serve.files.LARGE", 1000)
+    monkeypatch.setattr("prism_jax.launch.launch_files.read_heads", lambda path: pytest.fail("it was read"))
+    found = page(client, file="train.log", device="h100-sxm")
+    assert "train.log: " in found
+    assert "too large to be read while you wait. Save its beginning" in found
+    assert client.get("/open", file="train.log").headers["location"].startswith("/recording")
 
 
 def test_a_damaged_job_file_is_edited_and_not_imported(client: Client):

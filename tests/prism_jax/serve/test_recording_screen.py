@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prism_jax.serve import recording_screen
 from prism_jax.shell.app import main
 from prism_jax.tables.streams import example_traces
 
@@ -145,7 +144,7 @@ def test_a_folder_of_profiles_names_its_slow_rank(tmp_path: Path) -> None:
 
 
 def test_a_large_recording_is_read_by_a_run(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording_screen, "LARGE", 100)
+    monkeypatch.setattr("prism_jax.serve.files.LARGE", 100)
     page = client.get("/recording", file="log.csv")
     assert page.status == 200
     assert "too large to be read while you wait" in page.text

@@ -41,7 +41,6 @@ CARD = Card(
     facts={"p50": "2 s (90%: 1.8 to 2.4 s)"},
     evidence="9 runs",
     assumptions=("all alike",),
-    next_step="--details",
 )
 
 
@@ -53,7 +52,6 @@ CARD = Card(
         ({"facts": {"p50": "2 s"}}, "interval"),
         ({"evidence": ""}, "evidence"),
         ({"assumptions": ()}, "assumptions"),
-        ({"next_step": "look"}, "next step"),
     ],
 )
 def test_a_part_that_is_not_there_is_named(change: dict, part: str):
