@@ -210,10 +210,12 @@ class Page:
     Attributes:
         card: the first screen; None where the blocks are short or a list is all that was asked for.
         blocks: what follows: printed with `--details`, or where there is no card; those that hold nothing are left out.
+        is_short: whether text is the card alone.
     """
 
     card: Card | None
     blocks: Sequence[Block]
+    is_short: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", _filled(self.blocks))

@@ -18,16 +18,15 @@ SPACE = "   "  # between columns
 COLOURS: dict[Tone, str] = {"good": "32", "bad": "31", "unsure": "33"}  # ANSI
 
 
-def page_lines(page: Page, width: int | None = None, *, details: bool = True, colour: bool = False) -> list[str]:
+def page_lines(page: Page, width: int | None = None, *, colour: bool = False) -> list[str]:
     """A page as lines.
 
     Args:
         width: columns; None: sentences of `WIDTH`, tables as wide as they are.
-        details: whether blocks are printed below a card.
         colour: whether verdicts have their colour, by ANSI codes.
     """
     parts = [] if page.card is None else [_card(_with_rest(page.card, page.n_notes), width, colour)]
-    if details or page.card is None:
+    if page.card is None or not page.is_short:
         parts += [_block(one, width, colour) for one in page.blocks]
     lines = [line.rstrip() for part in parts if part for line in (*part, "")]
     return lines[:-1]

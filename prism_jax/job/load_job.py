@@ -109,9 +109,7 @@ def _apply(data: dict[str, Any], marks: dict[FieldPath, Mark], change: FieldChan
     keys = field.strip().split(".", MAX_DEPTH)
     if len(keys) > MAX_DEPTH:
         raise ConfigError([Mistake(f"a field of more than {MAX_DEPTH} parts", mark)])
-    if text is not None and not all(keys):
-        raise ConfigError([Mistake("an empty name in the path of the field; write one such as plan.tp", mark)])
-    if text is None:
+    if text is None or not all(keys):
         raise ConfigError([Mistake("expected FIELD=VALUE, for example --set plan.tp=4", mark)])
     value = read_value(text, mark)
     path: FieldPath = ()

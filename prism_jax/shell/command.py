@@ -19,7 +19,6 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
-from ..core.page import Page
 from ..core.processes import is_silent
 from ..core.report import Report, RunRecord
 from ..core.use_case import MESSAGES, OUTPUT, THE_JOB, Option, OptionSpec, case_of, command_line_type, parts_of
@@ -116,10 +115,7 @@ def _text(answer: Any, instead: Callable[[], Any] | None, *, details: bool) -> A
     """Text that a use case prints in the place of its report; the first screen of a report, or all of it; else the answer."""
     if instead is not None and (found := instead()) is not None:
         return found
-    if not isinstance(answer, Report):
-        return answer
-    card = None if details else answer.card()
-    return answer.page() if card is None else Page(card, ())
+    return replace(answer.page(), is_short=not details) if isinstance(answer, Report) else answer
 
 
 def parts_of_command(function: Callable[..., Any], fixed: Mapping[str, Any]) -> list[OptionSpec]:

@@ -56,10 +56,10 @@ def width() -> int | None:
     return max(40, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
 
 
-def print_page(page: Page, *, details: bool) -> None:
-    """A page, to the width of the terminal and with colours where there are some; the card alone without `details`."""
+def print_page(page: Page) -> None:
+    """A page, to the width of the terminal and with colours where there are some."""
     has_colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print("\n".join(page_lines(page, width(), details=details, colour=has_colour)))
+    print("\n".join(page_lines(page, width(), colour=has_colour)))
 
 
 def check_html(path: str) -> None:
@@ -192,7 +192,7 @@ def show(what: Any) -> None:
         case None:
             pass
         case Page():
-            print_page(what, details=True)
+            print_page(what)
         case Facts() | Table() | Group():
             print("\n".join(block_lines(what, width())))
         case str():

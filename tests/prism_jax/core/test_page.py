@@ -80,12 +80,12 @@ def test_every_word_of_a_table_is_printed_once_at_any_width(width: int, rows: li
 
 def test_the_first_screen_is_the_card_alone():
     page = Page(CARD, BLOCKS)
-    first = page_lines(page, 80, details=False)
+    first = page_lines(replace(page, is_short=True), 80)
     assert first[0] == CARD.title
     assert first[1] == CARD.verdict
     assert len(first) <= 10
     assert page_lines(page, 80)[: len(first)] == first
-    assert page_lines(Page(None, BLOCKS), 80, details=False) == page_lines(Page(None, BLOCKS), 80)
+    assert page_lines(replace(Page(None, BLOCKS), is_short=True), 80) == page_lines(Page(None, BLOCKS), 80)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_the_first_screen_is_the_card_alone():
 )
 def test_the_option_that_prints_the_rest_is_named_where_options_are_typed(notes: tuple[str, ...], told: str):
     page = Page(CARD, [*BLOCKS, *map(Note, notes)])
-    last = page_lines(page, 80, details=False)[-1]
+    last = page_lines(replace(page, is_short=True), 80)[-1]
     assert last.split(maxsplit=1) == ["next", f"prism-jax search job.yaml; --details{told}"]
-    alone = page_lines(replace(page, card=replace(CARD, next_step="")), 80, details=False)[-1]
+    alone = page_lines(replace(page, card=replace(CARD, next_step=""), is_short=True), 80)[-1]
     assert alone.split(maxsplit=1) == ["next", f"--details{told}"]
     assert "--details" not in sheets_html([Sheet("x", page, None, {})])
 

@@ -80,7 +80,7 @@ def test_what_is_refused_is_named_as_the_form_names_it(client: Client):
     assert "'Field plan.tp': 'x', but it must be an integer" in told
     assert "Give 'Variable TP'. Name the GPU too: 'GPU'." in page(client, file="run.sh")
     assert "plan: write NAME=VALUE" in page(client, file="train.log", device="h100-sxm", set="plan\n")
-    assert "an empty name in the path" in page(client, file="train.log", device="h100-sxm", set="a..b=1\n")
+    assert "'Field a..b': expected FIELD=VALUE" in page(client, file="train.log", device="h100-sxm", set="a..b=1\n")
     for query in ({}, {"device": "h100-sxm", "gpus": "8"}, {"set": "plan.tpp=3"}, {"set": "model={kind: 1}"}):
         asked = page(client, file="train.log", **query).partition('id="asked"')[2].partition("</div>")[0]
         assert asked

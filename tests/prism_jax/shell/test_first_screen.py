@@ -20,7 +20,7 @@ with_a_card = pytest.mark.parametrize("report", WITH_A_CARD, indirect=True)
 def test_the_first_screen_answers_in_ten_lines(report: Report):
     card = report.card()
     assert card is not None
-    lines = page_lines(report.page(), COLUMNS, details=False)
+    lines = page_lines(replace(report.page(), is_short=True), COLUMNS)
     screen = Screen(report.kind, tuple(lines), missing_parts(report, card))
     assert screen.is_good, "\n".join((*screen.lines, *screen.missing))
     assert max(map(len, page_lines(report.page(), COLUMNS))) <= COLUMNS
@@ -31,7 +31,7 @@ def test_the_first_screen_answers_in_ten_lines(report: Report):
 def test_a_command_prints_the_first_screen_of_its_report(report: Report):
     screen = screen_of(CASES[report.kind][0])
     assert screen is not None
-    assert screen.lines == tuple(page_lines(report.page(), COLUMNS, details=False))
+    assert screen.lines == tuple(page_lines(replace(report.page(), is_short=True), COLUMNS))
 
 
 CARD = Card(
