@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from ...core.arrays import Flags, Floats, Positions, Values, namespace
+from ...core.arrays import Flags, Floats, Positions, Values, is_numpy, namespace
 from ...core.lazy import np
 from ...plan.fields import AUTO, HYBRID, TableShard, TableSharding
 from ...system.hardware import Device
@@ -295,7 +295,9 @@ class LookupKernel:
 
     def _per_device(self, part_s: Values) -> Values:
         """Sums per device, [device]; copies count everywhere."""
-        xp = namespace(part_s)
-        where = self.parts.device
-        held = (where[None, :] == np.arange(self.n_device)[:, None]) | (where[None, :] == EVERYWHERE)
-        return xp.where(held, part_s[None, :], 0.0).sum(axis=-1)
+        xp, where = namespace(part_s), self.parts.device
+        own = where != EVERYWHERE
+        copied = xp.where(own, 0.0, part_s).sum()
+        if is_numpy(xp):
+            return np.bincount(where[own], part_s[own], self.n_device) + copied
+        return xp.zeros(self.n_device).at[where[own]].add(part_s[own]) + copied

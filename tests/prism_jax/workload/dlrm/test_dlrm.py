@@ -1,6 +1,7 @@
 """DLRM as a workload: counts, sharding, exchange, memory, commands on a job file, and laws of its tables."""
 
 import csv
+import tracemalloc
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
@@ -138,6 +139,22 @@ def test_more_devices_balance_better_than_one() -> None:
     assert [len(own) for own in seconds] == [2, 8, 32]
     assert all(own.max() < 2.0 * own.mean() for own in seconds)
     assert seconds[0].max() > 2.5 * seconds[1].max() > 4.0 * seconds[2].max()
+
+
+def test_lookups_of_thousands_of_devices_take_memory_by_parts() -> None:
+    """Every device holds a part of every table in rows, and the copies; an array of all devices by all parts has 0.5 GB."""
+    kernel = kernel_of(SMALL, plan_of(1 << 13, 1 << 17, {"t0": "dp"} | {f"t{i}": "row" for i in (1, 2, 3)}), "F")
+    assert len(kernel.parts.device) == 1 + 3 * (1 << 13)
+    tracemalloc.start()
+    seconds = kernel.device_seconds(device("h100-sxm"), 50e6)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 1e8
+    part_s = kernel.part_seconds(device("h100-sxm"), 50e6).forward_dram_s
+    at = kernel.parts.device
+    busy = [part_s[(at == own) | (at == EVERYWHERE)].sum() for own in (0, 4096, 8191)]
+    start_s = lookup_law(device("h100-sxm"), 50e6).start_s
+    np.testing.assert_allclose(seconds[[0, 4096, 8191]], np.array(busy) + start_s, rtol=1e-12)
 
 
 def test_the_exchange_follows_the_largest_sender() -> None:
