@@ -326,19 +326,16 @@ def on_host(values: ArrayLike) -> Float[np.ndarray, "*cell"]:
     return np.asarray(values, jax.dtypes.canonicalize_dtype(float))
 
 
-def chain_of(
-    score_map: NormalScoreMap, *, shift: float = 0.0, scale: float = 1.0, n_terms: int | None = None
-) -> ScoreChain:
-    """Device form of `(score_map - shift) * scale`, padded to `n_terms` knots; None for the next of `N_TERMS`."""
-    n_inner = len(score_map.knots_z) - 2
-    size = next((n for n in N_TERMS if n >= n_inner), n_inner) if n_terms is None else n_terms
-    offset, slope, knots, bends = score_map.relu_terms(size)
-    return ScoreChain(*map(on_host, ((offset - shift) * scale, slope * scale, knots, bends * scale)))
+def chain_of(score_map: NormalScoreMap) -> ScoreChain:
+    """Device form of a map, with the next of `N_TERMS` knots."""
+    chain = ScoreChain(*map(on_host, score_map.relu_terms()))
+    n_knot = len(chain.knots)
+    return chain.lengthened(next((n for n in N_TERMS if n >= n_knot), n_knot))
 
 
-def family_chain(family: Family, n_terms: int | None = None) -> ScoreChain:
+def family_chain(family: Family) -> ScoreChain:
     """Factor of `family` (mean one) as a function of a normal score."""
-    return chain_of(NormalScoreMap.from_family(family), n_terms=n_terms)
+    return chain_of(NormalScoreMap.from_family(family))
 
 
 def residual_map(family: Family) -> NormalScoreMap:
@@ -356,6 +353,6 @@ def map_sd(score_map: NormalScoreMap) -> float:
 
 def standardised(score_map: NormalScoreMap) -> ScoreChain:
     """The map with mean zero and standard deviation one, linear or with as many knots as a call's residual has at most."""
-    n_inner = len(score_map.knots_z) - 2
-    n_terms = max(n_inner, N_CALL_KNOTS - 2) if n_inner else 0
-    return chain_of(score_map, shift=1.0, scale=1.0 / map_sd(score_map), n_terms=n_terms)
+    (offset, slope, knots, bends), scale = score_map.relu_terms(), 1.0 / map_sd(score_map)
+    chain = ScoreChain(*map(on_host, ((offset - 1.0) * scale, slope * scale, knots, bends * scale)))
+    return chain.lengthened(max(len(knots), N_CALL_KNOTS - 2) if len(knots) else 0)

@@ -165,22 +165,10 @@ class NormalScoreMap:
         mean = self.mean
         return NormalScoreMap(self.knots_z, tuple(v / mean for v in self.values))
 
-    def relu_terms(self, n_terms: int | None = None) -> tuple[float, float, Floats, Floats]:
-        """Coefficients a, b, z_k, c_k of the map as `a + b z + sum_k c_k max(z - z_k, 0)`, padded with zero terms to `n_terms`.
-
-        Notes: a padded term has the last z_k again, so that an inverse that goes from knot to knot stays right.
-
-        Raises:
-            SpecError: the map has more than `n_terms` interior knots.
-        """
+    def relu_terms(self) -> tuple[float, float, Floats, Floats]:
+        """Coefficients a, b, z_k, c_k of the map as `a + b z + sum_k c_k max(z - z_k, 0)`."""
         knots, values, slopes = self._segments
-        n_inner = len(knots) - 2
-        size = n_inner if n_terms is None else n_terms
-        if n_inner > size:
-            raise SpecError(f"NormalScoreMap: {n_inner} interior knots do not fit into n_terms = {size}")
-        more = (0, size - n_inner)
-        inner = np.pad(knots[1:-1], more, constant_values=knots[-2] if n_inner else 0.0)
-        return float(values[0] - slopes[0] * knots[0]), float(slopes[0]), inner, np.pad(np.diff(slopes), more)
+        return float(values[0] - slopes[0] * knots[0]), float(slopes[0]), knots[1:-1], np.diff(slopes)
 
     @cached_property
     def _segments(self) -> tuple[Floats, Floats, Floats]:

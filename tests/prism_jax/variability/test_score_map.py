@@ -58,25 +58,20 @@ def test_shipped_presets_are_mapped_within_tolerance() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: type(f).__name__)
-@pytest.mark.parametrize("n_terms", [None, 120])
-def test_relu_form_and_padding_do_not_change_the_map(family: Family, n_terms: int | None) -> None:
+def test_relu_form_does_not_change_the_map(family: Family) -> None:
     score_map = NormalScoreMap.from_family(family)
     z = np.linspace(-9.0, 9.0, 1001)
-    offset, slope, knots, bends = score_map.relu_terms(n_terms)
+    offset, slope, knots, bends = score_map.relu_terms()
     np.testing.assert_allclose(
         offset + slope * z + np.maximum(z[:, None] - knots, 0.0) @ bends, score_map(z), rtol=1e-12
     )
 
 
-def test_padding_of_the_relu_form_is_zero_and_never_cuts_knots_off() -> None:
+def test_relu_form_has_a_term_per_inner_knot() -> None:
     score_map = NormalScoreMap.from_family(FAMILIES[3])
     *_, knots, bends = score_map.relu_terms()
-    n_terms = len(score_map.knots_z) - 2
-    assert knots.shape == bends.shape == (n_terms,)
-    np.testing.assert_array_equal(score_map.relu_terms(120)[-1], np.r_[bends, np.zeros(120 - n_terms)])
+    assert knots.shape == bends.shape == (len(score_map.knots_z) - 2,)
     assert NormalScoreMap.from_family(CONSTANT).relu_terms()[-1].shape == (0,)
-    with pytest.raises(SpecError, match="do not fit"):
-        score_map.relu_terms(1)
 
 
 def test_map_extrapolates_linearly_and_inverts() -> None:
