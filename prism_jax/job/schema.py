@@ -270,9 +270,14 @@ _LEFT_OUT = {
 _NAMES = {"Tier": TIER_NAMES, "Device": DEVICE_NAMES}
 
 
-@cache
 def section_of(cls: type, partial: bool = False) -> type[BaseModel]:
     """The section of a dataclass: a plan, a tier, a kind of model; all fields are optional if they change a preset."""
+    return _made_section(cls, partial)
+
+
+@cache
+def _made_section(cls: type, partial: bool) -> type[BaseModel]:
+    """The one section of these, however `section_of` is called."""
     name = cls.__name__
     return section(cls, partial, _SPECIAL.get(name, {}), _NAMES.get(name, {}), _LEFT_OUT.get(name, ()))
 

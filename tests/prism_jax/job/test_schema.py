@@ -163,3 +163,8 @@ def test_quantities_are_known_by_their_unit():
     assert by_name["plan.zero_stage"].takes == "whole number from 0 to 3"
     assert by_name["model.window.pattern"].takes == "list: one of full, sliding, chunked"
     assert all(written_names(kind) is not None for kind in NETWORKS)
+
+
+def test_a_section_is_one_however_it_is_asked_for() -> None:
+    assert section_of(Tier) is section_of(Tier, False) is section_of(Tier, partial=False)
+    assert section_of(Tier, True) is section_of(Tier, partial=True) is not section_of(Tier)
