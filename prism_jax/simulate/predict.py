@@ -174,7 +174,7 @@ N_STEP_SAMPLES = 1 << 14
 # more, plain columns of 64 replicas 1.
 MIN_TAIL_COLUMNS = 5.0
 TAIL_REFERENCE_COLUMNS = 1024
-MORE_COLUMNS = 4  # times as many, where micro-batches hold unlike work and few columns reach the tail
+MORE_COLUMNS = 4  # times as many, where few columns reach the tail
 CHUNK_COLUMNS = 256  # the state of a scan stays in the second-level cache
 MIN_CHUNKS = 4  # at least, so that as many devices share the work
 FALLBACK_STEPS = 1000
@@ -257,9 +257,7 @@ def _or_full(
     times: ReplicaTimes, key: Array, n_samples: int, known: KnownGpus | None = None, progress: Progress = silent
 ) -> StepTimeDistribution:
     result, program = times.steps(), times.program
-    if program.work is not None and not _reaches_tail(
-        result
-    ):  # by work as well as by slow GPUs: more columns find both
+    if not _reaches_tail(result):  # of few columns one of great weight may hide the others, and work needs more of them
         result = symmetric(program, key, MORE_COLUMNS * n_samples, times.known)
     if _reaches_tail(result):
         return result
@@ -324,15 +322,26 @@ class ReplicaTimes:
             for i, (t, w) in enumerate(zip(time_s, columns.weight, strict=True))
         ])  # fmt: skip
         weight, middle = columns.weight.ravel(), time_s[:, len(columns.scores) // 2].ravel()
-        tail_s = maximum_quantile(middle, weight, max(n_alike, 1), np.array([TAIL_PROB]))[0]
         return StepTimeDistribution(
             samples_s=samples,
             batches_s=batches,
             deterministic_s=deterministic(self.program),
             method="symmetric",
             n_samples=columns.weight.size,
-            tail_columns=effective_tail(weight, middle, tail_s),
+            tail_columns=_tail_columns(weight, middle, max(n_alike, 1)),
         )
+
+
+def _tail_columns(weight: Floats, time_s: Floats, n: int) -> float:
+    """Effective number of columns beyond the p95 of the slowest of `n` replicas.
+
+    Notes: a count of few hangs on whether a heavy column is among them. Where columns beyond the median, which are more, count no
+        more than plain ones would, the design does not lead to the tail: the count falls like the probability from there on.
+    """
+    levels = np.array([0.5, TAIL_PROB])
+    middle, tail = (effective_tail(weight, time_s, at_s) for at_s in maximum_quantile(time_s, weight, n, levels))
+    plain = -np.expm1(np.log(levels) / n)
+    return min(tail, middle * plain[1] / plain[0]) if middle <= weight.size * plain[0] else tail
 
 
 def replica_times(program: Program, key: Array, n_samples: int, known: KnownReplicas | None = None) -> ReplicaTimes:
