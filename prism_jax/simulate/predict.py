@@ -340,8 +340,8 @@ def _tail_columns(weight: Floats, time_s: Floats, n: int) -> float:
     """
     levels = np.array([0.5, TAIL_PROB])
     middle, tail = (effective_tail(weight, time_s, at_s) for at_s in maximum_quantile(time_s, weight, n, levels))
-    plain = -np.expm1(np.log(levels) / n)
-    return min(tail, middle * plain[1] / plain[0]) if middle <= weight.size * plain[0] else tail
+    prob_middle, prob_tail = (-np.expm1(np.log(levels) / n)).tolist()
+    return tail if middle > weight.size * prob_middle else min(tail, middle * prob_tail / prob_middle)
 
 
 def replica_times(program: Program, key: Array, n_samples: int, known: KnownReplicas | None = None) -> ReplicaTimes:
