@@ -166,7 +166,7 @@ def place_nodes(
     """
     own = loaded(job, overrides)
     node_size = own.cluster.node_size
-    measured = _measured(slowdowns, own.plan.n_devices, node_size)
+    measured = _measured(slowdowns, own.plan.n_devices + max(goal.spares, 0) * node_size, node_size)
     files.check(measured.hosts)
     progress(0.0, "loading JAX")
     keep_programs()
@@ -233,8 +233,12 @@ def _reached(result: PlacementResult, objective: str) -> tuple[dict[str, float],
 def _measured(
     slowdowns: str | Path | Mapping[str, Mapping[int, float]], n_devices: int, node_size: int
 ) -> SlowdownTable:
-    """Slowdowns as numbers, and the hosts that a file names."""
+    """Slowdowns as numbers, and the hosts that a file names; of extremes those of `n_devices` and of all nodes listed."""
     if isinstance(slowdowns, Mapping):
         return SlowdownTable(slowdowns)
-    found = read_slowdowns(slowdowns, MOST_NODES * node_size, node_size).with_usual(n_devices)
-    return found if all(found.hosts) else replace(found, hosts=())
+    found = read_slowdowns(slowdowns, MOST_NODES * node_size, node_size)
+    n_listed = 1 + max(device for known in found.factors.values() for device in known)
+    n_node = -(-max(n_listed, n_devices) // node_size)
+    is_named = all(found.hosts) and (len(found.hosts) >= n_node or not found.is_partial)
+    found = found.with_usual(n_node * node_size)
+    return found if is_named else replace(found, hosts=())

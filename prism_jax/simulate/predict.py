@@ -219,8 +219,9 @@ def predict(
         DataError: unknown method, what is no key, or several steps per fleet of a method that cannot tell fleets apart.
 
     Notes:
-        The symmetric method falls back to brute force, and says so, where too few weighted columns reach the tail: importance
-        sampling shifts persistent factors, so it is unreliable where something else makes the tail.
+        The symmetric method takes more columns where too few weighted ones reach the tail, and falls back to brute force, and says
+        so, where these are too few: importance sampling shifts persistent factors, so it is unreliable where something else
+        makes the tail.
     """
     if method not in METHODS:
         raise DataError(f"method = {method!r} is unknown; it must be one of {', '.join(METHODS)}")

@@ -32,6 +32,7 @@ PERSISTENT = 0.5  # share of its reports in which a persistently slow GPU is slo
 MEDIAN_ERROR = 1.2533  # standard error of a median of normal values over that of their mean
 Z95 = 1.96
 LIMITS = (0.01, 100.0)  # of factors
+EXTREMES_ALONE = "# extremes alone: GPUs that are not listed are as usual"  # first line of a table of such
 MOST_CELLS = 20_000_000  # of reports times GPUs; more reports are taken together in groups of successive ones
 
 Pattern: TypeAlias = Literal["usual", "persistent", "rotating", "once"]
@@ -91,13 +92,14 @@ class GpuSlowdowns:
     notes: tuple[str, ...]
 
     def table(self) -> str:
-        """The table of slowdowns in CSV: place, and a factor for every kernel or one per class."""
+        """The table of slowdowns in CSV: place, and a factor for every kernel or one per class; of extremes it says so first."""
         with_rank = any(gpu.rank is not None for gpu in self.gpus)
         with_host = any(gpu.host for gpu in self.gpus)
         with_index = not with_rank and any(gpu.index is not None for gpu in self.gpus)
         place = [*(["rank"] if with_rank else []), *(["node"] if with_host else []), *(["gpu"] if with_index else [])]
         classes = {("slowdown" if name == ALL else name): factors for name, factors in self.by_class.items()}
         out = io.StringIO()
+        out.write(f"{EXTREMES_ALONE}\n" if self.is_partial else "")
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([*place, *classes])
         for at in sorted(range(len(self.gpus)), key=lambda at: _order(self.gpus[at])):

@@ -13,7 +13,8 @@ a caller has added); or what was measured: a rate (`speed`, `tflops`, `tokens_pe
 Links have columns of their own: `link` (within the node), `nic` (its ports to other nodes), `rail` (the port of that GPU alone);
 2 is half the rate. `link` and `nic` are of the node, the slowest of its rows. Links that are not listed stay unknown, too.
 Reasons for which it throttles are counted and said. What `dcgmi dmon` and `nvidia-smi dmon` print is such a table.
-GPUs that are not listed, and those whose factor is left empty, stay unknown.
+GPUs that are not listed, and those whose factor is left empty, stay unknown. Those that a table of extremes (`EXTREMES_ALONE` in
+its first line) does not list are as usual where a command needs all.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from .measured_speeds import (
     recognised,
 )
 from .node_names import HOST
-from .slow_gpus import slowdowns_of_readings
+from .slow_gpus import EXTREMES_ALONE, slowdowns_of_readings
 from .slowdown_columns import (
     ALL,
     LINK_COLUMNS,
@@ -75,7 +76,7 @@ class SlowdownTable:
             `n * node_size` and on.
         notes: how columns were read, where that does not go without saying.
         is_order: whether hosts are nodes in the order of their first rows, for want of anything better.
-        is_partial: whether a detector lists extremes alone, so that the other GPUs are as usual.
+        is_partial: whether a detector lists extremes alone, so that the other GPUs are as usual: the first line says so.
     """
 
     factors: Mapping[str, Mapping[int, float]]
@@ -104,7 +105,7 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int, hosts: Sequ
         DataError: the file cannot be read, a column is missing or unknown, a value is not a positive number, a place is neither
             an index inside the job nor a host name, or a GPU is listed twice; names row and field.
     """
-    text, notes, is_partial = _as_table(path)
+    text, notes = _as_table(path)
     n_node = -(-n_devices // node_size)
     if len(hosts) > n_node:
         raise DataError(f"--hosts: {len(hosts)} hosts, but the job has {n_node} nodes of {node_size} GPUs")
@@ -114,11 +115,11 @@ def read_slowdowns(path: str | Path, n_devices: int, node_size: int, hosts: Sequ
     if any(table.columns.count(name) > 1 for name in table.columns if name):
         raise DataError(f"{path}:1: two columns hold the same slowdowns. Keep one.")
     found = _read(table, n_devices, node_size, hosts)
-    return replace(found, notes=(*notes, *found.notes), is_partial=is_partial)
+    return replace(found, notes=(*notes, *found.notes), is_partial=text.startswith(EXTREMES_ALONE))
 
 
-def _as_table(path: str | Path) -> tuple[str, tuple[str, ...], bool]:
-    """The text of a table, of a file of a detector the table that it makes, notes on how that was read, whether of extremes.
+def _as_table(path: str | Path) -> tuple[str, tuple[str, ...]]:
+    """The text of a table, of a file of a detector the table that it makes, and notes on how that was read.
 
     Raises:
         DataError: it cannot be read.
@@ -128,8 +129,8 @@ def _as_table(path: str | Path) -> tuple[str, tuple[str, ...], bool]:
         detectors = detectors_of(path)
     if detectors:
         made = slowdowns_of_readings([read_detectors(path, detectors)])
-        return made.table(), (f"{path}: read as {about_of(detectors)}", *made.notes), made.is_partial
-    return read_packed_text(Path(path), "a table of slowdowns in CSV, or a report of a detector"), (), False
+        return made.table(), (f"{path}: read as {about_of(detectors)}", *made.notes)
+    return read_packed_text(Path(path), "a table of slowdowns in CSV, or a report of a detector"), ()
 
 
 def _read(table: CsvTable, n_devices: int, node_size: int, listed: Sequence[str]) -> SlowdownTable:

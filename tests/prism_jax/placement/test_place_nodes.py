@@ -15,6 +15,8 @@ from prism_jax.placement.place import Effort, place
 from prism_jax.placement.place_nodes import LaunchFiles, place_nodes
 from prism_jax.placement.report import PlacementReport
 from prism_jax.shell.app import main
+from prism_jax.slowdowns.find_slow_gpus import find_slow_gpus
+from tests.support.detector_reports import REPORTS, SLOW, factors
 
 JOB = """\
 model: {n_layers: 8, hidden: 1024, n_heads: 16, ffn_hidden: 4096, vocab: 8000}
@@ -135,3 +137,17 @@ def test_hosts_that_are_missing_are_named(files, tmp_path):
     table.write_text("host,slowdown\na,1\nb,\nc,1\nd,\n")
     with pytest.raises(DataError, match="of nodes b, d"):
         place_nodes(files[0], str(table))
+
+
+@pytest.mark.parametrize("case", ["nvrx", "megatron-straggler", "megatron-sniff-test"])
+@pytest.mark.parametrize("spares", [0, 1])
+def test_a_table_of_extremes_places_like_the_report_it_is_made_of(files, tmp_path, case, spares):
+    """Nodes that it does not list are as usual, spare ones too: a GPU of rank 5 is the slowest of its node, the first."""
+    _, name, text = REPORTS[case]
+    (tmp_path / name).write_text(text(factors(0)[:32], 0))
+    find_slow_gpus([tmp_path / name], output=tmp_path / "gpus.csv")
+    report, table = (place_nodes(files[0], tmp_path / one, spares=spares) for one in (name, "gpus.csv"))
+    assert report.assignment == table.assignment
+    assert len(table.left_out) == spares
+    assert len(table.node_slowdown) == 4 + spares
+    assert table.node_slowdown[0] == pytest.approx(SLOW[5], rel=0.15)  # of the kernels that it measures

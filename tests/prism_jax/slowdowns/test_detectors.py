@@ -63,6 +63,7 @@ def test_predict_and_place_read_the_report_itself_like_the_table_made_of_it(tmp_
     own, table = (read_slowdowns(one, N_GPU, PER_NODE) for one in (path, tmp_path / "gpus.csv"))
     assert own.factors == table.factors
     assert own.hosts == table.hosts
+    assert own.is_partial == table.is_partial
     told = next(iter(own.factors.values()))
     for rank, factor in SLOW.items():
         assert told[rank] == pytest.approx(factor, rel=0.02)
