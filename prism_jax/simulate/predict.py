@@ -219,9 +219,9 @@ def predict(
         DataError: unknown method, what is no key, or several steps per fleet of a method that cannot tell fleets apart.
 
     Notes:
-        Where too few weighted columns reach the tail, the symmetric method takes more, and where these are too few it falls back to
-        brute force and says so: importance sampling shifts persistent factors, so it is unreliable where something else makes
-        the tail.
+        Where too few weighted columns reach the tail, the symmetric method takes more, and where these are too few it falls back
+        to brute force and says so: importance sampling shifts persistent factors, so it is unreliable where something else
+        makes the tail.
     """
     if method not in METHODS:
         raise DataError(f"method = {method!r} is unknown; it must be one of {', '.join(METHODS)}")
