@@ -238,12 +238,12 @@ FRAMEWORKS: Registry[Framework] = Registry(
 )
 
 
-def framework_of(framework: str | Framework, zero_stage: int = 0) -> Framework:
+def framework_of(framework: str | Framework, zero_stage: int = 0, sharding: str = "none") -> Framework:
     """The framework of that name, or that software of that name runs on, or the framework itself; empty: it is not known.
 
     Args:
         framework: a name, or a framework.
-        zero_stage: of the plan, as in `runs_on`.
+        zero_stage, sharding: of the plan, as in `runs_on`.
 
     Raises:
         SpecError: the name is unknown; names those that are known.
@@ -252,7 +252,7 @@ def framework_of(framework: str | Framework, zero_stage: int = 0) -> Framework:
         return framework
     if not framework:
         return UNKNOWN
-    if framework not in FRAMEWORKS and (meant := runs_on(framework, zero_stage)):
+    if framework not in FRAMEWORKS and (meant := runs_on(framework, zero_stage, sharding)):
         return FRAMEWORKS.named(meant)
     if framework not in FRAMEWORKS:
         known = FRAMEWORKS.names
@@ -290,7 +290,7 @@ _RUNS_ON = {
     "libai": "oneflow",
     "flagscale": "flagperf",
 }
-# Trainers that run on FSDP or DDP, or on DeepSpeed where a plan has ZeRO stages.
+# Trainers that run on FSDP or DDP, or on DeepSpeed where a plan has ZeRO stages and no `sharding`.
 _EITHER = (
     "accelerate hf-accelerate lightning pytorch-lightning lightning-fabric fabric axolotl hf-trainer huggingface hf transformers "
     "trainer trl llama-factory llamafactory swift ms-swift"
@@ -299,14 +299,15 @@ RUNS_ON = {name: framework for framework, names in _RUNS_ON.items() for name in 
 EITHER = frozenset(_EITHER.split())
 
 
-def runs_on(name: str, zero_stage: int = 0) -> str:
+def runs_on(name: str, zero_stage: int = 0, sharding: str = "none") -> str:
     """The framework that the software of that name runs on; empty where the name says nothing.
 
     Args:
         name: in any case; spaces and underscores are hyphens.
-        zero_stage: of the plan: a trainer that runs on FSDP or on DeepSpeed runs on the latter where there is one.
+        zero_stage, sharding: of the plan: a trainer that runs on FSDP or on DeepSpeed runs on the latter where there is a stage
+            and no sharding, which are words of FSDP.
     """
     spelt = "-".join(name.lower().replace("_", " ").replace("-", " ").split())
     if spelt in EITHER:
-        return "deepspeed" if zero_stage > 0 else "fsdp"
+        return "deepspeed" if zero_stage > 0 and sharding == "none" else "fsdp"
     return RUNS_ON.get(spelt, "")

@@ -110,7 +110,7 @@ class Job(ByContent):
     filled: Filled = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        own = framework_of(self.framework, self.plan.zero_stage)
+        own = framework_of(self.framework, self.plan.zero_stage, self.plan.sharding)
         if isinstance(self.framework, str) and self.framework not in ("", own.name):
             object.__setattr__(self, "called", self.framework)
         plan, filled = _completed(

@@ -355,8 +355,9 @@ def _with_framework(document: Document) -> tuple[Document, str]:
     name, plan = document.data.get("framework"), document.data.get("plan")
     if not isinstance(name, str) or name in FRAMEWORKS:
         return document, ""
-    stage = plan.get("zero_stage") if isinstance(plan, dict) else 0
-    meant = runs_on(name, stage if isinstance(stage, int) else 0)
+    written = plan if isinstance(plan, dict) else {}
+    stage = written.get("zero_stage")
+    meant = runs_on(name, stage if isinstance(stage, int) else 0, str(written.get("sharding", "none")))
     if not meant:
         return document, ""
     return replace(document, data={**document.data, "framework": meant}), name

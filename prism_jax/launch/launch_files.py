@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..core.errors import ConfigError, DataError
+from ..core.readable import counted
 from ..tables.streams import head as first_bytes
 from .config_files import SUFFIXES, Carrier, ConfigFiles, NoHeadError, read_document, read_documents
 from .gpt_neox import NEOX, NEOX_PROGRAM
@@ -24,7 +25,7 @@ from .megatron_files import ANY_MEGATRON, MEGATRON_CARRIERS
 from .megatron_programs import MEGATRON_PROGRAMS
 from .nanotron import NANOTRON_CARRIER, NANOTRON_PROGRAM
 from .read_heads import read_heads
-from .shell import ShellScript, follow
+from .shell import SUFFIXES as SCRIPT_SUFFIXES, ShellScript, follow
 from .torchtitan import TITAN_CARRIER, TITAN_PROGRAM
 from .verl import VERL_CARRIERS, VERL_PROGRAMS
 
@@ -54,7 +55,7 @@ SLURM = {  # variables that Slurm sets -> the option that says them
     "SLURM_GPUS_ON_NODE": "gpus-per-node",
     "SLURM_GPUS_PER_NODE": "gpus-per-node",
 }
-SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".srun", ".pbs")
+MOST_SHOWN = 3  # command lines in a message
 OF_JOBS = "plan"  # section of a job file that no configuration of a trainer has
 
 
@@ -64,7 +65,7 @@ def is_script(path: Path) -> bool:
     Raises:
         DataError: the file cannot be read.
     """
-    if path.suffix in SCRIPTS:
+    if path.suffix in SCRIPT_SUFFIXES:
         return True
     start = first_bytes(path, 64)
     return start.startswith(b"#!") and any(shell in start for shell in (b"bash", b"/sh", b"zsh"))
@@ -109,7 +110,7 @@ def heads_of_file(
         return [head_of_config(_config_files(path, arguments, variables or {}, n_devices, root))]
     given = {"ARGUMENT": arguments, "--env": variables, "--gpus": n_devices}
     if (named := next((name for name, value in given.items() if value), "")) != "":
-        what = f"scripts and configurations, and this is none (scripts end in {', '.join(SCRIPTS)})"
+        what = f"scripts and configurations, and this is none (scripts end in {', '.join(SCRIPT_SUFFIXES)})"
         raise DataError(f"{path}: {named} is for {what}")
     heads = list(runs_of(read_heads(path)))
     if not heads:
@@ -193,10 +194,13 @@ def head_of_script(
         except NoTrainingError as error:
             others.append(error)
             continue
-        if len(trained) - len(others) > 1:
-            head.notes.append(
-                f"{len(trained) - len(others) - 1} more command lines of the script start a training; the last one was taken"
-            )
+        if (n_more := len(trained) - len(others) - 1) > 0:
+            lines = counted(n_more, "more command line")
+            head.notes.append(f"{lines} of the script would train, too; the last one was taken")
+        head.notes += [
+            f"line {word.line} starts {word.text}, which was followed: lines of its arguments are of that file"
+            for word in script.started
+        ]
         head.missing += [SaidValue(word.text, word.line, "source") for word in script.missing]
         if script.missing:
             head.notes.append(f"not followed{_missing(script)}; --root DIR names a folder above them")
@@ -206,8 +210,15 @@ def head_of_script(
     names = "; ".join(one.name for one in PROGRAMS)
     raise DataError(
         f"{path}: no command line with arguments of Megatron-LM or of another trainer that is known here ({names}) was found"
-        f"{_missing(script)}. Name the script that starts the training, or import the log of its run."
+        f"{_missing(script)}{_started(script)}. Name the script that starts the training, or import the log of its run."
     )
+
+
+def _started(script: ShellScript) -> str:
+    """The last command lines, for a message."""
+    last = [f"`{script.open.shown(' '.join(word.text for word in one.words))[:60]}` (line {one.line})"
+            for one in script.commands[-MOST_SHOWN:]]  # fmt: skip
+    return f"; its last command lines are {', '.join(last)}" if last else ""
 
 
 def _missing(script: ShellScript) -> str:

@@ -158,9 +158,14 @@ def put_dynamic_batch(job: StatedJob, tokens: SaidValue | None, size: int | None
 
 
 def _overlap(head: Head, job: StatedJob) -> None:
-    grads = head.said("overlap_grad_reduce", "overlap_comm")
+    grads, gathered = head.said("overlap_grad_reduce", "overlap_comm"), head.said("overlap_param_gather")
+    is_sharded = is_true(head.said("use_distributed_optimizer"))
+    is_known = gathered is not None or head.source != "log"  # logs of 2023 do not print it
     if grads is not None:
-        job.put("plan.overlap.dp", is_true(grads), grads)
+        is_hidden = is_true(grads)
+        job.put("plan.overlap.dp", is_hidden, grads, gathered if is_true(gathered) == is_hidden else None)
+        if is_sharded and is_known and grads.name == "overlap_grad_reduce" and is_true(gathered) != is_hidden:
+            job.leave_out(gathered or grads._replace(name="overlap_param_gather", text="False"))  # one field has both
     elif _framework(head) == "megatron-2021":
         implementation = head.said("DDP_impl")
         job.put("plan.overlap.dp", False, implementation, why="gradients are reduced after the backward pass")

@@ -230,7 +230,8 @@ def _of_nemo(head: Head, said: Said) -> None:
     if optimizer is not None:
         shared = "distributed" in optimizer.text
         head.arguments["use_distributed_optimizer"] = optimizer._replace(text=str(shared))
-        head.arguments["optimizer"] = optimizer._replace(text="adam" if "adam" in optimizer.text else optimizer.text)
+        is_adam = shared or "adam" in optimizer.text  # of the distributed optimizers, which both are Adam
+        head.arguments["optimizer"] = optimizer._replace(text="adam" if is_adam else optimizer.text)
     low = next((said[name] for name in ("model.fp8_e4m3", "model.fp8_hybrid") if _is_set(said.get(name))), None)
     off = said.get("model.fp8")
     if low is not None and (off is None or _is_set(off)):

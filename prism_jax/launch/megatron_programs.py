@@ -160,8 +160,9 @@ def _actor_gpus(head: Head) -> None:
 
 
 def is_megatron(line: LaunchLine) -> bool:
-    """Whether a command line has arguments of Megatron-LM."""
-    return sum(marker in line.names for marker in MARKERS) >= 2
+    """Whether a command line has arguments of Megatron-LM: two that few others have, or one behind a program of its names."""
+    n_found = sum(marker in line.names for marker in MARKERS)
+    return n_found >= 2 or (n_found == 1 and re.search(r"(?:^|/)pretrain_\w+\.py$", line.parts.program) is not None)
 
 
 def megatron_head(line: LaunchLine) -> Head:

@@ -1,7 +1,7 @@
 """Follows a shell script without running it: which command lines it would start, as far as their words are known.
 
 The script is parsed by the grammar of bash of tree-sitter. Assignments, arrays, expansions, integer arithmetic, `if`, `case`,
-loops, functions, `source` and `eval` are followed where their values are known. A value that is not (a positional argument that
+loops, functions, `source`, `eval` and scripts that it starts are followed where their values are known. A value that is not (a positional argument that
 nobody gave, a variable of the environment, the output of a command) is kept as an open value with its name and line, inside of
 whatever text it goes into. Where a condition is open, both ways are followed, and what they leave unlike is open, too. Nothing is
 executed, and nothing outside of the folder of the script is read.
@@ -71,6 +71,7 @@ class ShellScript:
         flag_lines: lines on which `--name` stands, comments left out, by name with `_` for `-`.
         open: what it does not say.
         missing: files that it sources and that are not there or lie elsewhere, with lines.
+        started: scripts of its folder that it starts and that were followed, with lines.
     """
 
     commands: list[ShellCommand] = field(default_factory=list)
@@ -78,6 +79,7 @@ class ShellScript:
     files: dict[str, str] = field(default_factory=dict)
     flag_lines: dict[str, list[ShellWord]] = field(default_factory=dict)
     missing: list[ShellWord] = field(default_factory=list)
+    started: list[ShellWord] = field(default_factory=list)
     open: OpenValues = field(default_factory=OpenValues)
 
 
@@ -99,20 +101,31 @@ def follow(
     Raises:
         DataError: the file cannot be read, is no script of bash, or does not end.
     """
-    text = read_text(path, MOST_BYTES, REMEDY)
     found = ShellScript()
+    text = _read_script(path, found)
+    said = _of_directives(found, from_directives or {})
+    around = {**said, **(environment or {})}
+    state = ShellState({"BASH_SOURCE": [path.name], **around}, [path.name, *arguments], exported=set(around))
+    follower = _Follower(found, path, root)
+    follower.from_directives = from_directives or {}
+    follower.run(MARKS.sub("", text), state)
+    return found
+
+
+def _read_script(path: Path, found: ShellScript) -> str:
+    """Text of a script; its `#SBATCH` lines and the lines of its flags go into `found`."""
+    text = read_text(path, MOST_BYTES, REMEDY)
     for number, line in enumerate(text.splitlines(), start=1):
         for flag in _FLAG.findall(line) if "--" in line and not line.lstrip().startswith("#") else ():
             found.flag_lines.setdefault(flag.replace("-", "_"), []).append(ShellWord(line, number))
         if (said := _SBATCH.match(line)) is not None:
             name = {"N": "nodes", "n": "ntasks"}.get(said[2] or "", said[1] or said[2])
             found.directives[name] = ShellWord(said[3].split()[0], number)
-    said = {
-        name: found.directives[one].text for name, one in (from_directives or {}).items() if one in found.directives
-    }
-    state = ShellState({"BASH_SOURCE": [path.name], **said, **(environment or {})}, [path.name, *arguments])
-    _Follower(found, path, root).run(MARKS.sub("", text), state)
-    return found
+    return text
+
+
+def _of_directives(found: ShellScript, names: Mapping[str, str]) -> dict[str, str]:
+    return {name: found.directives[one].text for name, one in names.items() if one in found.directives}
 
 
 _FLAG = re.compile(r"--([A-Za-z][\w-]{1,60})")
@@ -122,6 +135,9 @@ _CARRIERS = (
     "ssh", "pdsh", "srun", "tmux", "screen", "docker", "podman", "kubectl", "singularity", "apptainer", "nohup",
     "timeout",
 )  # fmt: skip
+_SHELLS = ("bash", "sh")
+_STARTERS = (*_CARRIERS, *_SHELLS, "exec", "sbatch", "mpirun", "env", "time")  # in front of a script that is started
+SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".srun", ".pbs")
 _SBATCH = re.compile(r"#SBATCH\s+(?:--([a-z-]+)|-([A-Za-z]))[=\s]\s*([^#]+)")
 
 
@@ -132,6 +148,8 @@ class _Follower(ShellValues):
         super().__init__()
         self.tops = [path.parent.resolve(), *([root.resolve()] if root else [])]
         self.found, self.path, self.steps, self.depth, self.open = found, path, 0, 0, found.open
+        self.from_directives: Mapping[str, str] = {}
+        self.starter: tuple[ShellWord, ...] = ()  # words in front of the script that is followed
 
     def run(self, text: str, state: ShellState, first_line: int = 0) -> None:
         """Follows a text; lines are counted from `first_line`.
@@ -187,9 +205,15 @@ class _Follower(ShellValues):
         state.variables[key] = new[:MOST_ITEMS] if isinstance(new, list) else new[:MOST_TEXT]
 
     def _declaration_command(self, node: Any, state: ShellState) -> None:
+        names: list[Any] = []
         for child in node.named_children:
             if child.type == "variable_assignment":
                 self._variable_assignment(child, state)
+                names.append(child.child_by_field_name("name"))
+            elif child.type == "variable_name":
+                names.append(child)
+        if node.children[0].type == "export":
+            state.exported |= {text_of(name) for name in names}
 
     def _if_statement(self, node: Any, state: ShellState) -> None:
         ways: list[ShellState] = []
@@ -351,6 +375,7 @@ class _Follower(ShellValues):
         for child in (*node.named_children, *behind):
             if child.type == "variable_assignment":
                 self._variable_assignment(child, inner)
+                inner.exported.add(text_of(child.child_by_field_name("name")))
             elif child.type == "command_name":
                 words += self.words(child.named_children[0], state) if child.named_children else []
             elif child.type not in (
@@ -376,30 +401,60 @@ class _Follower(ShellValues):
         elif name in ("bash", "sh") and len(words) > 2 and words[1].text in ("-c", "-lc"):
             self.run(_one_line(words[2].text), state, line - 1)
         elif len(self.found.commands) < MOST_COMMANDS:
-            if name.rpartition("/")[2] in _CARRIERS:
-                for word in words[1:]:
-                    if _LINE.search(word.text):  # a command line in one word, for another machine
-                        self.run(_one_line(word.text), state, line - 1)
-            inside = next((at for at, word in enumerate(words) if word.text in ("-c", "-lc")), 0)
-            if inside and words[inside - 1].text in ("bash", "sh") and inside + 1 < len(words):
-                self.run(_one_line(words[inside + 1].text), state, line - 1)
-            known = {name: value for name, value in state.variables.items() if isinstance(value, str)}
-            self.found.commands.append(ShellCommand(tuple(words), line, known))
+            self._start(words, line, state)
+
+    def _start(self, words: list[ShellWord], line: int, state: ShellState) -> None:
+        """Follows what a command line starts in another shell, or keeps it."""
+        name = words[0].text.rpartition("/")[2]
+        inside = next((at + 1 for at, word in enumerate(words) if at and word.text in ("-c", "-lc")), len(words))
+        if inside < len(words) and words[inside - 2].text in _SHELLS:
+            self.run(_one_line(words[inside].text), state, line - 1)
+        elif name in _CARRIERS:
+            for word in words[1:]:
+                if _LINE.search(word.text):  # a command line in one word, for another machine
+                    self.run(_one_line(word.text), state, line - 1)
+        at = next((at for at, word in enumerate(words) if word.text.endswith(SUFFIXES)), len(words))
+        if at == 0 or (at < len(words) and name in _STARTERS):
+            if self._script(words, at, line, state):
+                return
+        known = {name: value for name, value in state.variables.items() if isinstance(value, str)}
+        self.found.commands.append(ShellCommand((*self.starter, *words), line, known))
+
+    def _script(self, words: list[ShellWord], at: int, line: int, state: ShellState) -> bool:
+        """Follows the script that word `at` names, in a shell of its own; False: it is not there."""
+        named = words[at].text
+        text, file = self.found.files.get(self.open.shown(named)), self._file(named)
+        if text is None and file is None:
+            return False
+        before, first_line, starter = self.path, line - 1, self.starter
+        if text is None:
+            self.path, first_line = file, 0
+            text = _read_script(file, self.found)
+            self.found.started.append(ShellWord(file.name, line))
+        everything = "*" in state.exported  # set -a
+        around = {name: one for name, one in state.variables.items() if everything or name in state.exported}
+        around = {"BASH_SOURCE": [self.path.name], **_of_directives(self.found, self.from_directives), **around}
+        own = ShellState(around, [self.path.name, *(word.text for word in words[at + 1 :])], exported=set(around))
+        self.starter = (*starter, *(word for word in words[:at] if word.text not in (*_SHELLS, "exec")))
+        self.run(MARKS.sub("", text) if file else text, own, first_line)
+        self.path, self.starter = before, starter
+        return True
 
     def _source(self, arguments: list[str], line: int, state: ShellState) -> None:
         named = arguments[0] if arguments else ""
-        tail = named.rpartition(LAST_MARK)[2].lstrip(
-            "/"
-        )  # "$(dirname $0)/x.sh" and the like: from the folder of the script
-        folders = [self.path.parent.resolve(), *self.tops]
-        files = [(folder / tail).resolve() for folder in folders] if tail else []
-        file = next((one for one in files if one.is_file() and any(map(one.is_relative_to, self.tops))), None)
+        file = self._file(named)
         if file is None:
             self.found.missing.append(ShellWord(self.open.shown(named), line))
             return
         before, self.path = self.path, file
         self.run(MARKS.sub("", read_text(file, MOST_BYTES, REMEDY)), state)
         self.path = before
+
+    def _file(self, named: str) -> Path | None:
+        """The file of that name in the folder of the script or below the root; None where there is none."""
+        tail = named.rpartition(LAST_MARK)[2].lstrip("/")  # "$(dirname $0)/x.sh": from the folder of the script
+        files = [(folder / tail).resolve() for folder in (self.path.parent.resolve(), *self.tops)] if tail else []
+        return next((one for one in files if one.is_file() and any(map(one.is_relative_to, self.tops))), None)
 
     def _eval(self, arguments: list[str], line: int, state: ShellState) -> None:
         self.run(" ".join(arguments), state, line - 1)
@@ -409,6 +464,8 @@ class _Follower(ShellValues):
         state.positional[1 : 1 + n] = []
 
     def _set(self, arguments: list[str], _line: int, state: ShellState) -> None:
+        if "-a" in arguments:
+            state.exported.add("*")
         if "--" in arguments:
             state.positional[1:] = arguments[arguments.index("--") + 1 :]
 

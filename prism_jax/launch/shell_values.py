@@ -69,16 +69,19 @@ Value = str | list[str]
 
 @dataclass
 class ShellState:
-    """Variables, positional arguments and functions at a point of the script."""
+    """Variables, positional arguments and functions at a point of the script; names of variables that scripts it starts see."""
 
     variables: dict[str, Value]
     positional: list[str]
     functions: dict[str, Any] = field(default_factory=dict)
     local: set[str] = field(default_factory=set)
+    exported: set[str] = field(default_factory=set)
 
     def copy(self) -> ShellState:
         """Returns the same, to be changed by itself."""
-        return ShellState(dict(self.variables), list(self.positional), dict(self.functions), set(self.local))
+        return ShellState(
+            dict(self.variables), list(self.positional), dict(self.functions), set(self.local), set(self.exported)
+        )
 
     def take(self, ways: Sequence[ShellState], mark: Callable[[str], str]) -> None:
         """Takes over what several ways leave, of which it is open which one is gone.
@@ -95,6 +98,7 @@ class ShellState:
         self.positional = ways[0].positional
         for way in ways:
             self.functions |= way.functions
+            self.exported |= way.exported
 
 
 class _Fragment(NamedTuple):

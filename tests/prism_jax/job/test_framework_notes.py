@@ -60,7 +60,9 @@ def test_software_is_taken_for_what_it_runs_on_and_that_is_said(name: str) -> No
 @pytest.mark.parametrize("name", sorted(EITHER))
 def test_trainers_run_on_deepspeed_where_the_plan_has_a_zero_stage(name: str) -> None:
     assert (runs_on(name), runs_on(name, 2)) == ("fsdp", "deepspeed")
-    assert job(name, tp=1, pp=1, dp=8, zero_stage=3, model="llama-3-8b").framework == "deepspeed"
+    plan = {"tp": 1, "pp": 1, "dp": 8, "zero_stage": 3, "model": "llama-3-8b"}
+    assert job(name, **plan).framework == "deepspeed"
+    assert job(name, **plan, sharding="fsdp").framework == "fsdp"  # shards as FSDP names them
 
 
 def test_unknown_software_is_refused() -> None:

@@ -101,6 +101,42 @@ def test_files_beside_the_script_are_followed_and_no_others(tmp_path: Path) -> N
     assert words("show $TP", tmp_path / "in", TP="8") == ["8"]
 
 
+NESTED = {
+    "exported": ("export TP=4; PP=2; CP=1 bash inner.sh", "show $TP ${PP:-7} $CP", ["4", "7", "1"]),
+    "arguments": ('A=(--x 1 --y "2 3"); bash ./inner.sh "${A[@]}" "$@"', 'shift 2; show "$@"', ["--y", "2 3", "a b"]),
+    "its own shell": ("TP=4; bash inner.sh; show $TP", "TP=8; exit 0", ["4"]),
+    "everything": ("set -a; TP=4; sh inner.sh", "show $TP", ["4"]),
+    "written": ("export TP=4; cat > new.sh <<EOF\nshow $TP \\$1\nEOF\nbash new.sh --x", "", ["4", "--x"]),
+    "of another": ("bash inner.sh 3", "f() { show $1; }\nexec bash $(dirname $0)/last.sh $(( $1 * 2 ))", ["6"]),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_scripts_that_a_script_starts_see_what_bash_gives_them(name: str, tmp_path: Path) -> None:
+    """bash is the oracle, as above."""
+    text, inner, expected = NESTED[name]
+    show = 'show() { printf "%s\\n" "$#" "$@" > "$SHOWN"; }\n'
+    for folder, before in ((tmp_path / "read", ""), (tmp_path / "run", show)):
+        folder.mkdir()
+        (folder / "inner.sh").write_text(before + inner)
+        (folder / "last.sh").write_text(before + "show $1")
+        (folder / "run.sh").write_text(before + text)
+    environment = os.environ | {"SHOWN": str(tmp_path / "shown"), "BASH_FUNC_show%%": '() { printf "%s\\n" "$#" "$@" > "$SHOWN"; }'}
+    subprocess.run(["bash", "run.sh", "a b"], check=True, env=environment, cwd=tmp_path / "run")
+    assert (tmp_path / "shown").read_text().split("\n")[1:-1] == expected
+    assert words(text, tmp_path / "read", "a b") == expected
+
+
+def test_a_launcher_in_front_of_a_script_is_that_of_its_command_lines(tmp_path: Path) -> None:
+    (tmp_path / "inner.sh").write_text("torchrun train.py --x")
+    script = followed("srun -N 4 --gpus-per-node=8 bash inner.sh\nbash gone.sh", tmp_path)
+    assert [" ".join(word.text for word in one.words) for one in script.commands] == [
+        "srun -N 4 --gpus-per-node=8 torchrun train.py --x",
+        "bash gone.sh",
+    ]
+    assert [(word.text, word.line) for word in script.started] == [("inner.sh", 1)]
+
+
 def test_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command on the path, and those that bash has, would leave a mark."""
     mark, path = tmp_path / "mark", tmp_path / "path"
@@ -118,6 +154,8 @@ HOSTILE = {
     "while": "while true; do A=x$A; done; show a",
     "recursion": "f() { f; }; f",
     "sources itself": "source run.sh",
+    "starts itself": "bash run.sh; ./run.sh",
+    "writes itself": "cat > a.sh <<EOF\nbash a.sh\nEOF\nbash a.sh",
     "eval of itself": 'A=\'eval "$A"\'; eval "$A"',
     "power": "show $((9 ** 9 ** 9 ** 9))",
     "doubling": "A=xxxxxxxxxxxxxxxx; " + "A=$A$A$A$A; " * 30 + "show a",
