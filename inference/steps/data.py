@@ -67,6 +67,7 @@ class StepsData:
         pool: quantiles at `POOL` of steps over the run median, [kind, prob].
         groups, schedule_group, schedule_step, schedule_s: schedules, rows in the order of groups.
         notes: what was dropped.
+        jobs: fields of the job that the head of a log states (`prism_jax.job.logged`), one per unit; none in older fits.
     """
 
     units: Annotated[tuple[str, ...], "unit"]
@@ -99,6 +100,7 @@ class StepsData:
     schedule_step: Annotated[Floats, "point"]
     schedule_s: Annotated[Floats, "point"]
     notes: tuple[str, ...]
+    jobs: tuple[str, ...] = ()
 
     @property
     def schedules(self) -> dict[str, pd.Series]:
@@ -179,6 +181,7 @@ def data_of_runs(table: RunTable) -> StepsData:
         is_mean=np.array([runs[0].is_mean for runs in repeats]),
         pool=_pools(table.runs, kinds),
         notes=table.notes,
+        jobs=tuple(runs[0].job for runs in repeats),
         **_flat(table),
     )
 

@@ -71,6 +71,7 @@ COLUMNS = (
     ModelColumn("round", text=True),
     ModelColumn("framework", text=True),
     ModelColumn("group", text=True),
+    ModelColumn("job", text=True),
     ModelColumn("step", ("i", "pos", "global_step", "iteration", "iter")),
     ModelColumn("rank", ("global_rank", "world_rank", "process_index", "process_id", "worker"), text=True),
     ModelColumn("n_steps", positive=True),
@@ -162,6 +163,7 @@ class StepsModel(Model[StepsData]):
             n_steps=int(data.n_run_steps[0] * data.n_runs[0]),
             n_runs=int(data.n_runs[0]),
             n_gpus=float(data.n_gpus[0]),
+            job=data.jobs[0] if data.jobs else "",
         )
 
     def replicate(self, data: StepsData, draws: Draws, key: jax.Array) -> Checks | None:

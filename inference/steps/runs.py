@@ -120,6 +120,7 @@ class Run:
         step_s: typical step, seconds: the median over rows; NaN where a schedule tells steps apart, or the table holds times
             between log lines without the number of steps.
         is_mean: a row is the mean over several steps.
+        job: fields of the job that the head of a log states; empty where there is none.
     """
 
     name: str
@@ -131,6 +132,7 @@ class Run:
     n_steps: float
     step_s: float = np.nan
     is_mean: bool = False
+    job: str = ""
 
     @property
     def level(self) -> float:
@@ -141,7 +143,7 @@ class Run:
     def key(self) -> tuple[object, ...]:
         """Key that repeats of a configuration have in common."""
         size = self.n_gpus if np.isfinite(self.n_gpus) else -1.0
-        return (*(self.labels[name] for name in LABELS), self.labels["group"], size)
+        return (*(self.labels[name] for name in LABELS), self.labels["group"], size, *filter(None, [self.job]))
 
     @cached_property
     def shape(self) -> Floats:
@@ -231,7 +233,7 @@ def _level_notes(runs: Sequence[Run]) -> list[str]:
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns read here, blanks filled, validation pauses and first steps dropped, in the order of the steps."""
     table: Any = pd.DataFrame({"run": frame["run"].astype(str), "duration_s": frame["duration_s"].astype(float)})
-    for name in (*LABELS, "group"):
+    for name in (*LABELS, "group", "job"):
         column: Any = frame[name] if name in frame else pd.Series("", index=frame.index)
         table[name] = column.astype(object).where(column.notna(), "").astype(str)
     table["n_gpus"] = _numbers(frame, "n_gpus")
@@ -295,6 +297,7 @@ def _run(rows: Mapping[str, NDArray[Any]], schedule: pd.Series | None) -> Run | 
         n_steps=float(rows["n_steps"].sum()),
         step_s=step_s,
         is_mean=is_mean,
+        job=str(rows["job"][0]),
     )
 
 

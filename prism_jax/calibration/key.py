@@ -154,6 +154,7 @@ class MeasuredLevel:
         log_sd: standard deviation of its logarithm: of the steps that were sampled, and of one run against the next.
         n_steps, n_runs: logged.
         n_gpus: NaN where the log does not say.
+        job: fields of the job that the head of the log states, "plan.tp=8 plan.pp=4"; empty where it has none.
     """
 
     step_s: float
@@ -162,6 +163,7 @@ class MeasuredLevel:
     n_steps: int
     n_runs: int
     n_gpus: float = np.nan
+    job: str = ""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,11 @@ from ..core.errors import DataError, FailedFitError
 from ..core.kernels import COLLECTIVES, COMM_AXES
 from ..core.processes import Progress, silent
 from ..core.read_file import check_input
+from ..core.readable import some
 from ..cost.efficiency import MeasuredTables
 from ..cost.step import step_cost
 from ..job.job import Job
+from ..job.logged import unlike
 from ..system.hardware import Device
 from ..system.network_kinds import SERVED_BY, MeasuredCollectives
 from ..variability.families import Constant
@@ -149,6 +151,7 @@ def _check_speaks_of_steps(fit: Any, file: str) -> None:
 
 
 FitFiles: TypeAlias = Sequence[str | Path]
+MOST_TOLD = 3  # differences between two jobs
 N_DRAW = 24  # of the posterior of every fit, behind the band
 
 
@@ -284,6 +287,8 @@ def _level_of(found: MeasuredLevel | NoLevel | None, file: str, job: Job) -> Log
             f"{file}: the level of the log is not used: it is of {found.n_gpus:,.0f} GPUs, and the job has "
             f"{job.plan.n_devices:,}"
         )
+    if found is not None and (apart := unlike(found.job, job)):
+        return f"{file}: the level of the log is not used: it is of another job ({some(apart, MOST_TOLD)})"
     return None if found is None else LogLevel(file, found)
 
 

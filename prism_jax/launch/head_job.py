@@ -11,6 +11,7 @@ from typing import Any
 from ..core.errors import ConfigError, DataError, Mark, PrismError
 from ..job.job import Job
 from ..job.load_job import FieldChange, apply_overrides, job_of, with_fields
+from ..job.logged import logged_job
 from ..plan.plan import ParallelPlan
 from ..recorded.formats.text_logs import read_text_log
 from ..system import catalog
@@ -189,7 +190,7 @@ def document_of_log(file: Path, overrides: Sequence[str] = ()) -> Document | Non
 
 
 def logged_runs(file: Path) -> list[tuple[dict[str, Any], StepLog]]:
-    """Runs of a text log whose heads state what ran: GPU and number of GPUs where they are said, and its steps."""
+    """Runs of a text log whose heads state what ran: GPU, number of GPUs and job (`logged_job`) where they are said; its steps."""
     found: list[tuple[dict[str, Any], StepLog]] = []
     with suppress(PrismError):
         for head in list(runs_of(read_heads(file))):
@@ -197,7 +198,11 @@ def logged_runs(file: Path) -> list[tuple[dict[str, Any], StepLog]]:
                 steps = read_text_log(file, between=(head.first_line, head.last_line))
                 job = stated_job(head)
                 gpu = job.get("cluster.device") or job.get("cluster.device.preset")
-                said = {"gpu": gpu, "n_gpus": job.get("cluster.n_devices")}
+                said = {
+                    "gpu": gpu,
+                    "n_gpus": job.get("cluster.n_devices"),
+                    "job": logged_job(job.get) or None,
+                }
                 found.append(({name: value for name, value in said.items() if value is not None}, steps))
     return found
 

@@ -110,19 +110,20 @@ def test_logs_of_several_steps_a_line_are_means() -> None:
 
 
 def test_the_number_of_gpus_is_kept_where_the_table_says_it() -> None:
-    found = level_of(log_of().assign(n_gpus=64))
+    found = level_of(log_of().assign(n_gpus=64, job="plan.tp=8"))
     assert isinstance(found, MeasuredLevel)
-    assert found.n_gpus == 64.0
+    assert (found.n_gpus, found.job) == (64.0, "plan.tp=8")
 
 
 @pytest.mark.parametrize(
     ("frame", "why"),
     [
         (pd.concat([log_of(), log_of().assign(run="other", system="other")]), "2 configurations"),
+        (pd.concat([log_of().assign(job="plan.tp=8"), log_of().assign(run="other", job="plan.tp=4")]), "2 configurations"),
         (log_of().assign(metric="log_dt_ms"), "not the times of single steps"),
         (log_of(4).assign(group="g"), "not the times of single steps"),
     ],
-    ids=["two systems", "intervals of unknown length", "a schedule"],
+    ids=["two systems", "two jobs of one log", "intervals of unknown length", "a schedule"],
 )
 def test_no_level_is_told_where_it_is_not_of_one_job(frame: pd.DataFrame, why: str) -> None:
     found = level_of(frame)

@@ -197,6 +197,7 @@ def test_gpus_of_the_log_are_one_draw_of_the_fleet(log_level_job):
     [
         (NoLevel("it holds 3 configurations"), "it holds 3 configurations"),
         (replace(LOG, n_gpus=8.0), "it is of 8 GPUs, and the job has 64"),
+        (replace(LOG, job="model.n_layers=32 plan.tp=2"), "it is of another job (plan.tp 2 instead of 1)"),
     ],
 )
 def test_why_a_level_is_not_used_is_said(log_level_job, found, says):
@@ -209,6 +210,7 @@ def test_why_a_level_is_not_used_is_said(log_level_job, found, says):
 def test_a_log_of_as_many_gpus_or_of_an_unknown_number_is_used(log_level_job):
     for n_gpus in (64.0, np.nan):
         assert isinstance(_level_of(replace(LOG, n_gpus=n_gpus), "steps.npz", log_level_job), LogLevel)
+    assert isinstance(_level_of(replace(LOG, job="model.n_layers=32 plan.tp=1"), "steps.npz", log_level_job), LogLevel)
     assert _level_of(None, "fleet.npz", log_level_job) is None
 
 
