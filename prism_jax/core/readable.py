@@ -99,6 +99,9 @@ def times_to(values_s: Sequence[float], smallest_s: float) -> str:
     return f"{' to '.join(f'{scale * value:.{digits}f}' for value in values_s)} {unit}"
 
 
+EXACT = 1e-4  # of an estimate: a smaller error is below its three digits
+
+
 def duration(seconds: float, error: float | None = None, like_s: float | None = None) -> str:
     """Seconds as a person says them: "52.3 d", "7.4 h", "12 min", "2.5 ms"; with a standard error in the same unit.
 
@@ -115,7 +118,7 @@ def duration(seconds: float, error: float | None = None, like_s: float | None = 
     unit, size = next((u, s) for u, s in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 0.0)) if whole >= 2 * s)
     scaled = seconds / (size or 1.0)
     text = f"{scaled:.3g}" if scaled < 1000 else f"{scaled:,.0f}"
-    if error is None:
+    if error is None or error < EXACT * seconds:  # less than any digit of the text
         return f"{text} {unit}"
     return f"{text} ± {error / (size or 1.0):.2g} {unit}"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import ConfigError, DataError, Mark, PrismError
+from ..core.readable import some
 from ..job.job import Job
 from ..job.load_job import FieldChange, apply_overrides, job_of, with_fields
 from ..job.logged import logged_job
@@ -262,20 +263,18 @@ def _lacks_device(stated: StatedJob, given: set[str]) -> bool:
 
 
 def _which_device(head: Head, stated: StatedJob) -> tuple[str, str]:
-    """Names the GPUs that are possible, and the first of them."""
+    """Names the GPUs that are possible, and what to type: the GPU where one is left."""
     left = possible_devices(head, stated.get("plan.dtype", "bf16"))
-    named = head.facts.get("gpu")
+    named, n_all = head.facts.get("gpu"), len(catalog.device_names())
     what = (
         f"names the GPU {named.text!r}, which is not known here"
         if named is not None
         else "does not say which GPU it is of"
     )
-    some = ", ".join(left[:MOST_DEVICES_SHOWN]) + (", ..." if len(left) > MOST_DEVICES_SHOWN else "")
-    all_ = len(catalog.device_names())
-    reason = (
-        f"the {head.source} {what}; by its memory and rates {len(left)} of {all_} known devices are possible ({some})"
-    )
-    return reason, left[0] if left else "NAME"
+    which = "`prism-jax show devices` lists them"
+    if len(left) < n_all:
+        which = f"by its memory and rates {len(left)} of {n_all} known devices are possible ({some(left, MOST_DEVICES_SHOWN)})"
+    return f"the {head.source} {what}; {which}", left[0] if len(left) == 1 else "NAME"
 
 
 # --- Device and cluster ----------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from .head import Head
 from .head_job import HeadJob, asked_job
 from .import_report import ImportedField, ImportReport, LaunchArgument
 from .launch_files import heads_of_file
-from .models import give_model
+from .models import give_model, named_model
 from .stated import degrees_text, job_text
 
 
@@ -60,12 +60,13 @@ def import_job(
 
     Args:
         file: script of bash, configuration (YAML, TOML, JSON), or a training log with a head (docs/launch.md).
-        arguments: positional arguments of a script, $1 and on; behind a configuration, further files of the job and KEY=VALUE
+        arguments: arguments of a script, $1 and on, behind `--` where one begins with a hyphen; behind a configuration, further files of the job and KEY=VALUE
             texts as its trainer takes them.
         variables: variables that are set around the script; may be repeated.
         n_devices: GPUs of the job, where the script does not say.
         device: GPU (`prism-jax show devices`), where the file does not say.
-        model: configuration of the model (config.json of Hugging Face), in the place of the one that the file names.
+        model: configuration of the model (config.json of Hugging Face), or the name of one that ships (`prism-jax show models`),
+            in the place of the one that the file names.
         root: folder below which files may be followed that a configuration names; its own folder always is.
         overrides: "section.field=value" texts that replace fields of the job.
         output: job file to write, every field with the line that it is from.
@@ -96,7 +97,9 @@ def imported(
 ) -> tuple[ImportReport, str]:
     """The report of an import, and the job file; arguments and errors as those of `import_job`."""
     heads = heads_of_file(path, arguments, variables, n_devices, None if root is None else Path(root))
-    if model is not None:
+    if model is not None and (named := named_model(model)):
+        overrides = [f"model={named}", *overrides]
+    elif model is not None:
         give_model(heads, Path(model))
     head, made = asked_job(heads, path, device, overrides)
     return _report(head, made, path.name), job_text(made.stated, made.document, head.source)

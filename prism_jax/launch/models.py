@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import SpecError
+from ..core.registry import did_you_mean
 from ..job.write_job import model_fields
 from ..workload import catalog
 from ..workload.hugging_face.config import model_from_hf
 from ..workload.transformer.spec import TransformerSpec
-from .config_files import read_document
+from .config_files import SUFFIXES, read_document
 from .head import Head, SaidValue
 from .stated import StatedJob, literal
 
@@ -72,6 +73,23 @@ def put_named_model(job: StatedJob, text: str, *said: SaidValue | None) -> bool:
         return False
     put_model(job, catalog.workload(name), *said, why=f"as {name}")
     return True
+
+
+def named_model(text: str | Path) -> str:
+    """The preset that a text of `--model` means; empty where it names a file.
+
+    Raises:
+        SpecError: it is neither.
+    """
+    if Path(text).exists() or Path(text).suffix in SUFFIXES:
+        return ""
+    known = model_of_name(str(text))
+    if known is None:
+        names = [model.name for kind in catalog.KINDS for model in kind.presets]
+        raise SpecError(
+            f"--model {text}: neither a file nor a model that ships (`prism-jax show models`){did_you_mean(str(text), names, "")}"
+        )
+    return known
 
 
 def give_model(heads: Sequence[Head], file: Path) -> None:

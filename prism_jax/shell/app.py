@@ -26,7 +26,7 @@ from .streams import FAILED, INTERRUPTED, OK, TERMINATED, VERBOSITY, WRONG_INPUT
 PLAIN = (
     (re.compile(r"invalid literal for int\(\) with base \d+: '(.*)'"), r'"\1" is not a whole number.'),
     (re.compile(r'unable to convert "(.*)" into float\.'), r'"\1" is not a number.'),
-    (re.compile(r'Command "(.*)" parameter (\S+) requires an argument\.'), r"\1: \2 is missing, or nothing stands behind it."),
+    (re.compile(r'Command "(.*)" parameter (\S+) requires an argument\.'), r"\1: \2 is missing or has no value."),
     (re.compile(r"Unused Tokens: \[(.*)\]\."), r"Unexpected arguments: \1."),
 )  # words of Python and of the parser -> ours
 OUT_OF_MEMORY = (

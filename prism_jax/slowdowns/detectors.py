@@ -76,7 +76,11 @@ def read_detectors(path: str | Path, detectors: Sequence[SlowdownDetector] = ())
     """
     known = detectors or detectors_of(path)
     if not known:
-        raise DataError(f"{path}: no report of a detector. Known are {'; '.join(one.about for one in _all())}.")
+        table = " A table of slowdowns (CSV) needs no reading: give it as --slowdowns of predict, search or place."
+        raise DataError(
+            f"{path}: no report of a detector.{table * (Path(path).suffix == '.csv')} "
+            f"Known are {'; '.join(one.about for one in _all())}."
+        )
     found, empty = DetectorReadings(str(path)), list[str]()
     for one in known:
         read = one.read(DetectorFile(Path(path)))

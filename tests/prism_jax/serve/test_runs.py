@@ -73,7 +73,7 @@ def with_lane(monkeypatch: pytest.MonkeyPatch, answer: Callable[[Order, Callable
         ([], "must have 1 to"),
         (["x"] * 1000, "must have 1 to"),
         (["nonsense", "x"], "there is none"),
-        (["predict"], "requires an argument"),
+        (["predict"], "JOB is missing or has no value"),
         (["predict", JOB, "--nonsense"], "Unknown option"),
         (["predict", JOB, "--help"], "makes no report"),
         (["--version"], "there is none"),
