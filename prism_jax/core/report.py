@@ -18,6 +18,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -201,6 +202,19 @@ class RunRecord:
     seed: int | None
     command: Annotated[str | None, WHERE_KNOWN] = None
     job_file: Annotated[str | None, WHERE_KNOWN] = None
+
+
+def then_or(command: str | None, then: str, keep: str) -> str:
+    """Next step after a command: `then` with the name of the file that `-o` had it write, else how such a file is kept.
+
+    Args:
+        command: the command line; None: not known.
+        then: a text with `{}` for the name.
+        keep: names `-o`.
+    """
+    words = (command or "").replace("--output=", "--output ").split()
+    written = next((after for word, after in pairwise(words) if word in ("-o", "--output")), "")
+    return then.format(written) if written else keep
 
 
 SCHEMA = "schema"

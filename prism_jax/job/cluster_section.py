@@ -118,7 +118,7 @@ def _made(kind: NetworkKind, given: Mapping[str, Any]) -> Network:
 
 AT: FieldPath = ("cluster",)
 DEVICE_SOURCES = ("preset", "like")
-DEVICE_FILLED_IN = {"name": "inline", "source": "job file"}  # where a device is written out
+DEVICE_FILLED_IN = {"name": "own GPU", "source": "job file"}  # where a device is written out
 
 
 def read_cluster(reading: JobReader, plan: ParallelPlan | None) -> Cluster | None:
@@ -141,7 +141,7 @@ def read_cluster(reading: JobReader, plan: ParallelPlan | None) -> Cluster | Non
     replaced = {"preset": None, "n_devices": n_devices, "device": device, "tiers": tiers, "network": None}
     read = fields_of(checked, {"host_bytes": "host_memory"}) | replaced
     written: dict[str, Any] = {name: value for name, value in read.items() if value is not None}
-    complete: dict[str, Any] = {"name": "inline", **start, **written}
+    complete: dict[str, Any] = {"name": "own cluster", **start, **written}
     if kind is not None:
         complete["network"] = read_network(kind, data["network"], _taken_over(complete), reading)
         complete["tiers"] = ()

@@ -94,7 +94,7 @@ def _kind(model: Any) -> WorkloadKind | None:
 HF_CONFIG = "hf_config"
 MODEL_SOURCES = ("preset", HF_CONFIG)
 KIND = "kind"  # field of a model that is written out
-MODEL_FILLED_IN = {"name": "inline"}  # where a model is written out
+MODEL_FILLED_IN = {"name": "N-layer model"}  # where a model is written out; `_unnamed` fills in what it has
 
 
 def read_plan(reading: JobReader) -> ParallelPlan | None:
@@ -186,8 +186,14 @@ def _written_out(data: dict[str, Any], reading: JobReader, path: FieldPath) -> W
     kind = reading.attempt(lambda: KINDS.named(name), (*path, KIND))
     if kind is None:
         return None
-    checked = reading.validated(section_of(kind.spec), MODEL_FILLED_IN | data, path)
+    checked = reading.validated(section_of(kind.spec), {"name": _unnamed(kind.name, data)} | data, path)
     return None if checked is None else reading.attempt(lambda: kind.spec(**_plain(kind.spec, checked)), path)
+
+
+def _unnamed(kind: str, data: Mapping[str, Any]) -> str:
+    """What reports call a model without a name: its layers, else its kind."""
+    n_layers = data.get("n_layers")
+    return f"{n_layers}-layer model" if isinstance(n_layers, int) else f"{kind} model"
 
 
 def _hf_reader(reading: JobReader) -> Callable[[str], Workload]:

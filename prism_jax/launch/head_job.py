@@ -209,8 +209,8 @@ def logged_runs(file: Path) -> list[tuple[dict[str, Any], StepLog]]:
 
 
 def _name(head: Head) -> str:
-    """A neutral name: those of runs and folders are nobody's business."""
-    return f"{head.trainer or 'Megatron-LM'} run at line {head.first_line}"
+    """A neutral name: those of runs and folders are nobody's business. Runs of one log have their line."""
+    return f"{head.trainer or 'Megatron-LM'} {f'run at line {head.first_line}' if head.source == 'log' else 'job'}"
 
 
 SIZES = tuple(f"model.{name}" for name in ("n_layers", "hidden", "n_heads", "ffn_hidden", "vocab"))

@@ -11,6 +11,7 @@ from ..core.readable import counted, some
 from ..core.report import INLINE, Report, RunRecord
 
 MOST_NAMED = 3
+SUFFIXES = (".yaml", ".yml", ".toml", ".json")  # of configurations, which have no line of their own
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class ImportReport(Report):
             or "nothing that is known to matter",
         }
         return Card(
-            title=f"{self.file}: the training at line {self.line}",
+            title=f"{self.file}: the training{f' at line {self.line}' * (not self.file.endswith(SUFFIXES))}",
             verdict=f"Imported: {stated} of {len(self.read)} fields are stated there.",
             tone="unsure" if self.not_modelled else "good",
             facts=facts,

@@ -86,9 +86,8 @@ def named_model(text: str | Path) -> str:
     known = model_of_name(str(text))
     if known is None:
         names = [model.name for kind in catalog.KINDS for model in kind.presets]
-        raise SpecError(
-            f"--model {text}: neither a file nor a model that ships (`prism-jax show models`){did_you_mean(str(text), names, "")}"
-        )
+        hint = did_you_mean(str(text), names, "")
+        raise SpecError(f"--model {text}: neither a file nor a model that ships (`prism-jax show models`){hint}")
     return known
 
 

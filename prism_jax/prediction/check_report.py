@@ -17,6 +17,7 @@ MOST_ASSUMED = 2  # fields of the first screen; a report holds all
 SURE = 0.01  # probability that a job does not fit below which "fits" is said without a doubt
 UNSURE = 0.2  # probability that a job does not fit from which "fits" is not said without a doubt
 ALL_STATED = "no field that moves the step is left open in the job file"
+AS_MEASURED = "what the job file leaves open is as usual, and as the runs of --fit have it"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class CheckReport(Report):
             tone,
             facts={**{name: values[name] for name in ("model", "plan", "batch")}, "memory": memory.words},
             evidence="none" if self.evidence is None else self.evidence.short,
-            assumptions=assumed(self.open_fields),
+            assumptions=assumed(self.open_fields, is_fitted=bool(self.record and self.record.inputs.get("fit"))),
             next_step=f"prism-jax {'predict' if self.fits else 'search'} {file or self.name}",
         )
 
@@ -115,9 +116,13 @@ class CheckReport(Report):
         }
 
 
-def assumed(open_fields: Sequence[OpenFieldFacts]) -> tuple[str, ...]:
-    """The assumptions of a first screen: the open fields that matter most."""
-    return tuple(one.sentence for one in open_fields[:MOST_ASSUMED]) or (ALL_STATED,)
+def assumed(open_fields: Sequence[OpenFieldFacts], *, is_fitted: bool = False) -> tuple[str, ...]:
+    """The assumptions of a first screen: the open fields that matter most.
+
+    Args:
+        is_fitted: whether the prediction stands on measured runs, which then decide the fields.
+    """
+    return tuple(one.sentence for one in open_fields[:MOST_ASSUMED]) or (AS_MEASURED if is_fitted else ALL_STATED,)
 
 
 def memory_verdict(memory: MemoryFacts, *, fits: bool) -> tuple[str, Tone]:

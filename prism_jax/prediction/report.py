@@ -136,7 +136,7 @@ class PredictionReport(Report):
             tone,
             facts={"interval": _why_wide(self), "spread": _variation(self), "speed": _speed(self), "memory": memory},
             evidence=_evidence(self),
-            assumptions=assumed(self.open_fields),
+            assumptions=assumed(self.open_fields, is_fitted=bool(self.record.inputs.get("fit"))),
             next_step=_next(self),
         )
 

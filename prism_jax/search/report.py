@@ -19,7 +19,7 @@ from ..core.readable import (
     with_error,
     within,
 )
-from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
+from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord, then_or
 from ..core.units import format_bytes, format_s
 from .figures import CandidateFacts, GainEstimate, ScreenedPlans, SizeFacts
 
@@ -80,7 +80,7 @@ class StudyReport(Report):
             facts=_study_facts(self),
             evidence=f"{self.n_raced:,} plans compared on {self.objective}; gain on fresh draws, model error included",
             assumptions=("what the job file leaves open is alike for all plans",),
-            next_step="-o best.yaml writes the job with this plan",
+            next_step=then_or(self.record.command, "prism-jax predict {}", KEEP),
         )
 
     def blocks(self) -> Sequence[Block]:
@@ -228,6 +228,7 @@ TUNED: dict[str, Callable[[TunedNumber], str]] = {
     "after": lambda one: f"{one.after:,.6g}",
     "unit": lambda one: one.unit,
 }
+KEEP = "-o best.yaml writes the job with this plan"
 MOST_NUMBERS = 4  # on the first screen
 MOST_REASONS = 4
 

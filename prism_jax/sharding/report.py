@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from ..core.page import Block, Card, Facts, Note, Table, excess_bars, left_out, notes
 from ..core.readable import duration, percent, time_to, value_with_error
-from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
+from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord, then_or
 from ..core.units import format_bytes
 from .search import RankLoad
 
@@ -133,7 +133,7 @@ class ShardingReport(Report):
             },
             evidence=f"{len(self.baselines) + 1} assignments on the same fresh draws of look-ups",
             assumptions=("look-ups are distributed as the tables of the job file state",),
-            next_step="-o best.yaml: the job with these tables",
+            next_step=then_or(self.record.command, "prism-jax predict {}", KEEP),
         )
 
     def blocks(self) -> Sequence[Block]:
@@ -158,6 +158,7 @@ class ShardingReport(Report):
 
 
 SMALLEST_GAIN = 0.001  # of the objective; less is not called a gain
+KEEP = "-o best.yaml: the job with these tables"
 MOST_RANKS = 64
 MOST_WIDTH = 84  # characters of the tables of a GPU
 WORDS = {

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 from ..core.content import ByContent
 from ..core.page import Block, Card, Facts, Note, Table, Tone, notes, tone_of_chance
 from ..core.readable import amount, duration, percent as share, time_with_error
-from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord
+from ..core.report import INLINE, WHERE_KNOWN, Report, RunRecord, then_or
 from ..core.units import format_count, format_s
 from ..explain.types import percent
 from ..search.figures import SearchedPlan
@@ -260,7 +260,7 @@ class CapacityReport(Report):
             facts=_capacity_facts(self, one, one.capacity),
             evidence=_capacity_evidence(self, known),
             assumptions=self.notes[:1],
-            next_step="-o job.yaml writes this job",
+            next_step=then_or(self.record.command, "prism-jax predict {}", KEEP),
         )
 
     def blocks(self) -> Sequence[Block]:
@@ -361,6 +361,7 @@ def _per_mtoken(one: FleetFacts) -> str:
     return f"{price:.4g}" if isfinite(price) else ""
 
 
+KEEP = "-o job.yaml writes this job"
 DAYS = {
     "days p50": _figure(lambda own: own.days_p50, "{:,.4g}".format),
     "days p95": _figure(lambda own: own.days_p95, "{:,.4g}".format),

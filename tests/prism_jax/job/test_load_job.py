@@ -92,7 +92,7 @@ def test_a_device_can_be_written_out(job_file):
 def test_model_fields_can_be_written_out(job_file):
     text = "model: {n_layers: 8, hidden: 512, n_heads: 8, ffn_hidden: 2048, vocab: 1000, norm: rms, gated: true}"
     model = transformer(load_job(job_file(JOB.replace("model: llama-2-7b", text))))
-    assert (model.name, model.n_layers, model.norm, model.gated) == ("inline", 8, "rms", True)
+    assert (model.name, model.n_layers, model.norm, model.gated) == ("8-layer model", 8, "rms", True)
 
 
 def test_a_preset_model_can_be_changed_in_depth(job_file):

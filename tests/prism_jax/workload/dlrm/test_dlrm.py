@@ -256,7 +256,7 @@ def test_search_keeps_all_ranks_together(job_file: Path) -> None:
         ("plan.pp=2", "is not cut into stages. Use pp=1"),
         ("plan.recompute=full", "keeps its activations"),
         ("plan.zero_stage=1", "are not sharded"),
-        ("plan.tables={rows: row}", "'rows', but inline has users, items"),
+        ("plan.tables={rows: row}", "'rows', but dlrm model has users, items"),
         ("plan.tables={users: table@8}", "there are devices 0 to 7"),
         ("plan.tables={users: columns}", "must be table, row, row:4"),
         ("plan.tables=[users]", "must be auto, hybrid, or a mapping"),
