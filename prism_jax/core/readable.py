@@ -109,8 +109,8 @@ def duration(seconds: float, error: float | None = None, like_s: float | None = 
         like_s: seconds whose unit is taken, so that times of one line have one.
 
     Example:
-        >>> duration(4_518_720.0)
-        '52.3 d'
+        >>> duration(4_518_720.0), duration(4_518_720.0, 1e4), duration(4_518_720.0, 1.0)
+        ('52.3 d', '52.3 ± 0.12 d', '52.3 d')
     """
     whole = seconds if like_s is None else like_s
     if 0.0 < abs(whole) < 1.0 and (error is None or error < 1.0):

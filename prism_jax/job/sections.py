@@ -13,7 +13,7 @@ document is empty but for the model, and what it does not say (the cluster) is s
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
@@ -191,7 +191,7 @@ def _written_out(data: dict[str, Any], reading: JobReader, path: FieldPath) -> W
 
 
 def _unnamed(kind: str, data: Mapping[str, Any]) -> str:
-    """What reports call a model without a name: its layers, else its kind."""
+    """Name of a model without one, in reports: its layers, else its kind."""
     n_layers = data.get("n_layers")
     return f"{n_layers}-layer model" if isinstance(n_layers, int) else f"{kind} model"
 

@@ -191,7 +191,7 @@ def document_of_log(file: Path, overrides: Sequence[str] = ()) -> Document | Non
 
 
 def logged_runs(file: Path) -> list[tuple[dict[str, Any], StepLog]]:
-    """Runs of a text log whose heads state what ran: GPU, number of GPUs and job (`logged_job`) where they are said; its steps."""
+    """Runs of a text log whose heads state what ran: GPU, GPUs and job (`logged_job`) where they are said; steps."""
     found: list[tuple[dict[str, Any], StepLog]] = []
     with suppress(PrismError):
         for head in list(runs_of(read_heads(file))):

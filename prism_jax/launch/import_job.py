@@ -60,8 +60,8 @@ def import_job(
 
     Args:
         file: script of bash, configuration (YAML, TOML, JSON), or a training log with a head (docs/launch.md).
-        arguments: arguments of a script, $1 and on, behind `--` where one begins with a hyphen; behind a configuration, further files of the job and KEY=VALUE
-            texts as its trainer takes them.
+        arguments: arguments of a script, $1 and on, behind `--` where one begins with a hyphen; behind a configuration, further
+            files of the job and KEY=VALUE texts as its trainer takes them.
         variables: variables that are set around the script; may be repeated.
         n_devices: GPUs of the job, where the script does not say.
         device: GPU (`prism-jax show devices`), where the file does not say.

@@ -1,10 +1,10 @@
 """Follows a shell script without running it: which command lines it would start, as far as their words are known.
 
 The script is parsed by the grammar of bash of tree-sitter. Assignments, arrays, expansions, integer arithmetic, `if`, `case`,
-loops, functions, `source`, `eval` and scripts that it starts are followed where their values are known. A value that is not (a positional argument that
-nobody gave, a variable of the environment, the output of a command) is kept as an open value with its name and line, inside of
-whatever text it goes into. Where a condition is open, both ways are followed, and what they leave unlike is open, too. Nothing is
-executed, and nothing outside of the folder of the script is read.
+loops, functions, `source`, `eval` and scripts that are started are followed where their values are known. A value that is not
+(a positional argument that nobody gave, a variable of the environment, the output of a command) is kept as an open value with its
+name and line, inside of whatever text it goes into. Where a condition is open, both ways are followed, and what they leave unlike
+is open, too. Nothing is executed, and nothing outside of the folder of the script is read.
 """
 
 from __future__ import annotations
@@ -414,29 +414,27 @@ class _Follower(ShellValues):
                 if _LINE.search(word.text):  # a command line in one word, for another machine
                     self.run(_one_line(word.text), state, line - 1)
         at = next((at for at, word in enumerate(words) if word.text.endswith(SUFFIXES)), len(words))
-        if at == 0 or (at < len(words) and name in _STARTERS):
-            if self._script(words, at, line, state):
-                return
+        if (at == 0 or (at < len(words) and name in _STARTERS)) and self._script(words, at, line, state):
+            return
         known = {name: value for name, value in state.variables.items() if isinstance(value, str)}
         self.found.commands.append(ShellCommand((*self.starter, *words), line, known))
 
     def _script(self, words: list[ShellWord], at: int, line: int, state: ShellState) -> bool:
         """Follows the script that word `at` names, in a shell of its own; False: it is not there."""
         named = words[at].text
-        text, file = self.found.files.get(self.open.shown(named)), self._file(named)
-        if text is None and file is None:
-            return False
-        before, first_line, starter = self.path, line - 1, self.starter
-        if text is None:
-            self.path, first_line = file, 0
-            text = _read_script(file, self.found)
+        text, file, first_line = self.found.files.get(self.open.shown(named)), self._file(named), line - 1
+        before, starter = self.path, self.starter
+        if text is None and file is not None:
+            self.path, text, first_line = file, MARKS.sub("", _read_script(file, self.found)), 0
             self.found.started.append(ShellWord(file.name, line))
+        if text is None:
+            return False
         everything = "*" in state.exported  # set -a
         around = {name: one for name, one in state.variables.items() if everything or name in state.exported}
         around = {"BASH_SOURCE": [self.path.name], **_of_directives(self.found, self.from_directives), **around}
         own = ShellState(around, [self.path.name, *(word.text for word in words[at + 1 :])], exported=set(around))
         self.starter = (*starter, *(word for word in words[:at] if word.text not in (*_SHELLS, "exec")))
-        self.run(MARKS.sub("", text) if file else text, own, first_line)
+        self.run(text, own, first_line)
         self.path, self.starter = before, starter
         return True
 

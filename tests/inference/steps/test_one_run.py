@@ -119,7 +119,10 @@ def test_the_number_of_gpus_is_kept_where_the_table_says_it() -> None:
     ("frame", "why"),
     [
         (pd.concat([log_of(), log_of().assign(run="other", system="other")]), "2 configurations"),
-        (pd.concat([log_of().assign(job="plan.tp=8"), log_of().assign(run="other", job="plan.tp=4")]), "2 configurations"),
+        (
+            pd.concat([log_of().assign(job="plan.tp=8"), log_of().assign(run="other", job="plan.tp=4")]),
+            "2 configurations",
+        ),
         (log_of().assign(metric="log_dt_ms"), "not the times of single steps"),
         (log_of(4).assign(group="g"), "not the times of single steps"),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.launch_files.run import FORMS, score
 from prism_jax.__main__ import main
-from prism_jax.core.errors import ConfigError, DataError
+from prism_jax.core.errors import ConfigError, DataError, SpecError
 from prism_jax.job.load_job import load_job
 from prism_jax.launch.import_job import import_job
 from prism_jax.launch.import_report import ImportReport
@@ -109,6 +109,39 @@ def test_the_last_training_counts_and_others_are_counted(tmp_path: Path) -> None
     )
     assert value(found, "model.hidden") == "2048"
     assert "1 more command line" in found.notes[0]
+
+
+def test_parameters_that_are_gathered_apart_are_said_not_to_be_modelled(tmp_path: Path) -> None:
+    line = f"torchrun --nproc_per_node 8 a.py {SIZES} --use-distributed-optimizer --overlap-grad-reduce"
+    both = run(f"{line} --overlap-param-gather\n", tmp_path, device="a100-80gb")
+    assert (both.not_modelled, [one.name for one in both.no_effect]) == ((), [])
+    alone = run(f"{line}\n", tmp_path, device="a100-80gb")
+    assert [(one.name, one.value) for one in alone.not_modelled] == [("overlap_param_gather", "False")]
+
+
+def test_distributed_optimizers_of_nemo_are_adam_on_shards(tmp_path: Path) -> None:
+    file = tmp_path / "nemo.yaml"
+    sizes = "num_layers: 24, hidden_size: 1024, num_attention_heads: 16, encoder_seq_length: 512, micro_batch_size: 4"
+    optimizer = "global_batch_size: 64, optim: {name: mcore_distributed_optim}"
+    file.write_text(f"trainer: {{devices: 8, num_nodes: 1}}\nmodel: {{mcore_gpt: true, {sizes}, {optimizer}}}\n")
+    found = import_job(file, device="a100-80gb", overrides=["model.vocab=30000"])
+    assert (value(found, "plan.zero_stage"), value(found, "plan.optimizer"), found.not_modelled) == ("1", "adam", ())
+
+
+def test_what_is_asked_for_names_no_gpu_of_many_and_models_have_names(tmp_path: Path) -> None:
+    text = f"torchrun --nproc_per_node 8 a.py {SIZES}\n"
+    with pytest.raises(DataError, match=r"does not say which GPU.* Name it once: --device NAME$"):
+        run(text, tmp_path)
+    assert run(text, tmp_path, device="a100-80gb", model="llama-3-8b").model == "32 layers, hidden 4,096"
+    with pytest.raises(SpecError, match="--model llama-9: neither a file nor a model that ships"):
+        run(text, tmp_path, device="a100-80gb", model="llama-9")
+
+
+def test_a_script_that_is_started_is_named(tmp_path: Path) -> None:
+    (tmp_path / "inner.sh").write_text(f'torchrun a.py {SIZES} "$@"\n')
+    found = run("srun -N 2 --gpus-per-node 8 bash inner.sh --seq-length 512\n", tmp_path, device="a100-80gb")
+    assert (value(found, "plan.seq_len"), value(found, "cluster.n_devices")) == ("512", "16")
+    assert "line 1 starts inner.sh, which was followed" in found.notes[0]
 
 
 def test_the_last_of_a_flag_counts_and_open_ones_that_do_not_matter_are_shown(tmp_path: Path) -> None:

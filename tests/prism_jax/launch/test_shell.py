@@ -121,7 +121,10 @@ def test_scripts_that_a_script_starts_see_what_bash_gives_them(name: str, tmp_pa
         (folder / "inner.sh").write_text(before + inner)
         (folder / "last.sh").write_text(before + "show $1")
         (folder / "run.sh").write_text(before + text)
-    environment = os.environ | {"SHOWN": str(tmp_path / "shown"), "BASH_FUNC_show%%": '() { printf "%s\\n" "$#" "$@" > "$SHOWN"; }'}
+    environment = os.environ | {
+        "SHOWN": str(tmp_path / "shown"),
+        "BASH_FUNC_show%%": '() { printf "%s\\n" "$#" "$@" > "$SHOWN"; }',
+    }
     subprocess.run(["bash", "run.sh", "a b"], check=True, env=environment, cwd=tmp_path / "run")
     assert (tmp_path / "shown").read_text().split("\n")[1:-1] == expected
     assert words(text, tmp_path / "read", "a b") == expected
