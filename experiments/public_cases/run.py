@@ -10,8 +10,8 @@ stands with its source in cases.toml. Each entry is a command and one expectatio
   is converted;
 - `files`: a glob; the command is run for each file, which stands for `{file}` in it, but for those in `but`; the entry is right
   if all but `misses` of them are;
-- `says`: a regular expression that is found in the text with `--details`, `silent`: one that is not; `exit`: the exit code, by default
-  0 or 1 (a verdict, such as that the job does not fit).
+- `says`: a regular expression that is found in the text with `--details`, `silent`: one that is not; `exit`: the exit code, by
+  default 0 or 1 (a verdict, such as that the job does not fit).
 
 A kind is right if all of its entries are. Exit code 1 if one is not.
 """
