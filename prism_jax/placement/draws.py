@@ -173,14 +173,14 @@ class WorkNoise(eqx.Module):
     """Draws of the work of micro-batches, on the device.
 
     Attributes:
-        row: per source, [unit] rows that its draws set.
-        excess: per source, [table] equally likely factors less one.
+        row: per source, [unit, entry] rows that its draws set.
+        excess: per source, [drawn, entry] equally likely factors less one.
         of_steps: [step, replica, row] of the first rows where replicas share out the documents of a step.
         n_row: factors of a replica.
     """
 
-    row: tuple[Int32[Array, " unit"], ...]
-    excess: tuple[Float[Array, " table"], ...]
+    row: tuple[Int32[Array, "unit entry"], ...]
+    excess: tuple[Float[Array, "drawn entry"], ...]
     of_steps: Float[Array, "step replica row"] | None
     n_row: int = eqx.field(static=True)
 
@@ -302,7 +302,8 @@ def _work(model: WorkNoise, key: Array, replica: Array, n_sample: int) -> Float[
     excess = jnp.zeros((model.n_row, n_sample), model.excess[0].dtype)
     for number, (row, table) in enumerate(zip(model.row, model.excess, strict=True)):
         own = jax.random.fold_in(jax.random.fold_in(key, number), replica)
-        excess = excess.at[row].set(table[jax.random.randint(own, (row.shape[0], n_sample), 0, table.shape[0])])
+        drawn = table[jax.random.randint(own, (row.shape[0], n_sample), 0, table.shape[0])]
+        excess = excess.at[row].set(jnp.swapaxes(drawn, 1, 2))
     if model.of_steps is None:
         return excess
     step = jax.random.randint(key, (n_sample,), 0, model.of_steps.shape[0])

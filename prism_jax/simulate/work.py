@@ -72,8 +72,9 @@ class WorkSource:
 
     Attributes:
         name: of it.
-        row: [unit] row of the factor that the draw of a unit (a micro-batch, perhaps of one chunk) sets.
-        excess: [table] factors less one, equally likely.
+        row: [unit, entry] rows of the factors that the draw of a unit sets: of a micro-batch (perhaps of one chunk) its own, of a
+            replica that has its share of a step those of all its micro-batches.
+        excess: [drawn, entry] factors less one; equally likely, `N_ROW` of them or fewer.
         load: [table] what they add to a step, relatively; increasing.
         n_fill: micro-batches that the time in which a pipeline fills and drains is worth, of the one with most work.
     """
@@ -88,6 +89,11 @@ class WorkSource:
     def n_unit(self) -> int:
         """Number of draws per column."""
         return len(self.row)
+
+    def factors(self, at: Draws) -> Singles:
+        """Factors less one [unit, entry, column] of draws at rows [unit, column] of the table."""
+        drawn = (at.astype(np.uint32) * np.uint32(len(self.excess))) // np.uint32(N_ROW)
+        return np.swapaxes(self.excess[drawn], 1, 2)
 
     def of_step(self, at: Draws) -> tuple[Floats, Floats]:
         """Sum of the loads of draws at rows [unit, column] of the table, and the relative time they add to a step [column]."""
@@ -119,8 +125,8 @@ class Work:
         terms: which factors every op goes with, and by how much, in the places of the program's ops.
         n_row: factors.
         sources: of which the factors are drawn.
-        of_steps: [step, replica, row] of the first rows, of whole steps, where replicas depend on each other (single columns know
-            how each of them scatters); None where they do not.
+        of_steps: [step, replica, row] of the first rows, of whole steps, where replicas depend on each other (single columns are
+            replicas of unlike steps); None where they do not.
         popularity: factor of whole steps by the experts that are popular in them; None where micro-batches have their own.
     """
 
@@ -227,7 +233,7 @@ class Work:
         """Factors less one [row, column] at rows [source][unit, column] of the tables."""
         excess = np.zeros((self.n_row, rows[0].shape[1]), np.float32)
         for source, at in zip(self.sources, rows, strict=True):
-            excess[source.row] = source.excess[at]
+            excess[source.row] = source.factors(at)
         return excess
 
 
@@ -328,10 +334,11 @@ def work_parts(model: Workload, plan: ParallelPlan, costs: WorkCosts) -> WorkPar
         if law.squares.ndim > 1:  # replicas depend on each other
             of_replica = excess.reshape(len(excess), plan.n_replica, plan.tied, m).max(axis=2)
             of_steps = on_host(of_replica)
-            excess = np.sort(excess, axis=None)[(np.arange(N_ROW) * excess.size) // N_ROW]
-        weight = float(seconds.sum()) / (costs.passes_s * m)
-        source = _source(LENGTHS, np.arange(first), excess, weight, plan.tied)
-        sources.append(replace(source, n_fill=(plan.pp - 1) / plan.virtual_stages))
+        weight, n_fill = float(seconds.sum()) / (costs.passes_s * m), (plan.pp - 1) / plan.virtual_stages
+        if of_steps is None:
+            sources.append(replace(_source(LENGTHS, np.arange(m), excess, weight, plan.tied), n_fill=n_fill))
+        else:
+            sources.append(_source_of_replicas(np.arange(m), of_steps.reshape(-1, m), weight, n_fill))
     if routed is not None:
         seconds, layers = routed.seconds, routed.layers
         portions.append(Portion(seconds, by_chunk=True))
@@ -357,7 +364,16 @@ def _with_work(graph: StepGraph, terms: WorkTerms, excess: Singles) -> Floats:
 def _source(name: str, row: Positions, excess: Floats, weight: float, n_alike: int) -> WorkSource:
     """A source whose draws are the heaviest of `n_alike` equally likely ones [table]."""
     at = np.minimum(((np.arange(N_ROW) + 0.5) / N_ROW) ** (1.0 / n_alike) * N_ROW, N_ROW - 1.0).astype(np.intp)
-    return WorkSource(name, row, on_host(excess[at]), weight * excess[at])
+    return WorkSource(name, row[:, None], on_host(excess[at])[:, None], weight * excess[at])
+
+
+def _source_of_replicas(row: Positions, excess: Singles, weight: float, n_fill: float) -> WorkSource:
+    """A source whose draws are the micro-batches of whole replicas, [replica, row], as even as their step has made them."""
+    load = weight * (excess.sum(axis=1) + n_fill * excess.max(axis=1)) * (len(row) / (len(row) + n_fill))
+    order = np.argsort(load, kind="stable")
+    drawn = order[(np.arange(min(len(order), N_ROW)) * len(order)) // min(len(order), N_ROW)]
+    of_table = drawn[(np.arange(N_ROW) * len(drawn)) // N_ROW]
+    return WorkSource(LENGTHS, row[None], excess[drawn], load[of_table].astype(np.float64))
 
 
 def _of_lengths(plan: ParallelPlan, costs: WorkCosts, law: MicroBatchLaw) -> tuple[Floats, Floats]:

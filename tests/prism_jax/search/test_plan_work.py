@@ -17,7 +17,7 @@ from prism_jax.search.plan_table import PlanTable
 from prism_jax.search.space import PlanSpace, default_space
 from prism_jax.simulate.predict import predict
 from prism_jax.simulate.program import lower
-from tests.support.jobs_with_work import JOBS, LONG, POPULAR, job
+from tests.support.jobs_with_work import JOBS, LONG, POPULAR, balanced, job
 
 PROBS = (0.5, 0.95, 0.99)
 SHAPE: dict[str, Any] = {"global_batch": 128, "dp": 8, "tp": 2, "pp": 4}
@@ -25,7 +25,7 @@ MORE = {
     "dualpipe": lambda: job("llama-3-8b", LONG, "padded", schedule="dualpipe", **SHAPE),
     "interleaved": lambda: job("mixtral-8x7b", gini=0.3, ep=4, schedule="interleaved", virtual_stages=2, **SHAPE),
 }
-EVERY = {**JOBS, **MORE, **POPULAR}
+EVERY = {**JOBS, **MORE, **POPULAR, "balanced": balanced}
 
 
 def of_name(name: str) -> Job:
