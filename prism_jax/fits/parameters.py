@@ -9,7 +9,7 @@ from typing import Any
 from ..core.units import format_s
 
 INTERVALS = "variance_share_intervals"  # level -> median, p5, p95
-SKIPPED = ("variance_of", "variance_shares", INTERVALS, "notes")  # no parameters
+SKIPPED = ("variance_of", "variance_shares", INTERVALS, "notes", "unlike")  # no parameters
 RATE = "_bytes_per_s"
 
 

@@ -220,8 +220,10 @@ def fit_card(fit: FitFacts, checked: Mapping[str, Any] | None, *, is_new: bool) 
     rows, about = fit.hygiene, fit.about
     told = (*about.get("notes", ()), *rows.notes)
     mixed = next((note.partition(f": {MIXES}")[0] for note in told if MIXES in note), "")
-    sentence = f"{fit.verdict.sentence[:1].upper()}{fit.verdict.sentence[1:].rstrip('.')}"
-    is_good = fit.verdict.sentence.startswith("good:") and not mixed
+    unlike = str(about.get("unlike", "")) if fit.verdict.ok else ""
+    judged = f"unlike the data: {unlike} ({fit.verdict.why})" if unlike else fit.verdict.sentence
+    sentence = f"{judged[:1].upper()}{judged[1:].rstrip('.')}"
+    is_good = judged.startswith("good:") and not mixed
     use = "-o FILE keeps it for predict --fit FILE" if is_new else "prism-jax predict JOB --fit FILE"
     return Card(
         f"{fit.model} fitted by {label(fit.method)} in {duration(fit.elapsed_s)}",

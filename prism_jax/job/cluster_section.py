@@ -27,7 +27,7 @@ from ..system.likeness import device_like
 from ..system.network import Network, Tier
 from ..system.network_kinds import FROM_CLUSTER, LIBRARIES, NETWORKS, NetworkKind
 from ..tables.document import short
-from .reading import JobReader
+from .reading import DocumentReader
 from .schema import (
     BANDWIDTH,
     BYTES,
@@ -45,7 +45,7 @@ AT_NETWORK: FieldPath = ("cluster", "network")
 QUANTITIES = (("bytes_per_s", "bandwidth", BANDWIDTH), ("_bytes", "", BYTES), ("_s", "", TIME))
 
 
-def network_kind(value: Any, reading: JobReader) -> NetworkKind | None:
+def network_kind(value: Any, reading: DocumentReader) -> NetworkKind | None:
     """The kind that the section names; a text alone is a kind."""
     if not isinstance(value, (str, dict)) or not value:
         state = "is empty" if value in (None, "", {}) else short(value)
@@ -60,7 +60,7 @@ def network_kind(value: Any, reading: JobReader) -> NetworkKind | None:
     return reading.attempt(lambda: NETWORKS.named(name), path)
 
 
-def read_network(kind: NetworkKind, value: Any, cluster: Mapping[str, Any], reading: JobReader) -> Network | None:
+def read_network(kind: NetworkKind, value: Any, cluster: Mapping[str, Any], reading: DocumentReader) -> Network | None:
     """The network that the section describes.
 
     Args:
@@ -121,7 +121,7 @@ DEVICE_SOURCES = ("preset", "like")
 DEVICE_FILLED_IN = {"name": "own GPU", "source": "job file"}  # where a device is written out
 
 
-def read_cluster(reading: JobReader, plan: ParallelPlan | None) -> Cluster | None:
+def read_cluster(reading: DocumentReader, plan: ParallelPlan | None) -> Cluster | None:
     """Section `cluster`; without `n_devices` it has as many devices as the plan needs."""
     words = "the name of a preset (`prism-jax show clusters`) or a mapping of fields"
     data = reading.mapping_at(AT, words)
@@ -149,7 +149,7 @@ def read_cluster(reading: JobReader, plan: ParallelPlan | None) -> Cluster | Non
     return cluster if cluster is None or _has_its_nodes(cluster, data, reading) else None
 
 
-def _has_its_nodes(cluster: Cluster, data: dict[str, Any], reading: JobReader) -> bool:
+def _has_its_nodes(cluster: Cluster, data: dict[str, Any], reading: DocumentReader) -> bool:
     """Whether a node that is written out has no more devices than the cluster, or than a domain of its inner tiers."""
     inner = cluster.tiers[:-1] or cluster.tiers
     most = max(cluster.n_devices, *[tier.n_devices for tier in inner], 1)
@@ -166,7 +166,7 @@ def _taken_over(cluster: dict[str, Any]) -> dict[str, Any]:
     return {name: known[name] for name in FROM_CLUSTER}
 
 
-def _preset(data: dict[str, Any], n_devices: int, reading: JobReader) -> Cluster | None:
+def _preset(data: dict[str, Any], n_devices: int, reading: DocumentReader) -> Cluster | None:
     if "preset" not in data:
         return None
     return reading.attempt(lambda: catalog.cluster(data["preset"], n_devices), (*AT, "preset"))
@@ -177,7 +177,7 @@ def _reference(
     device: Device | None,
     kind: NetworkKind | None,
     n_devices: int,
-    reading: JobReader,
+    reading: DocumentReader,
 ) -> Cluster | None:
     """The reference design of the device, if its network is not written out; without a device that is a mistake."""
     written_out = isinstance(data.get("tiers"), list) or not _has_tiers(kind)
@@ -192,7 +192,7 @@ def _reference(
     return None
 
 
-def _read_device(reading: JobReader, base: Cluster | None) -> Device | None:
+def _read_device(reading: DocumentReader, base: Cluster | None) -> Device | None:
     """A device by name, a changed preset, one like a preset, changes to the device of the preset cluster, or all fields."""
     path: FieldPath = (*AT, "device")
     if isinstance(reading.data["cluster"]["device"], list):
@@ -235,7 +235,7 @@ def _read_tiers(
     base: Cluster | None,
     kind: NetworkKind | None,
     n_devices: int,
-    reading: JobReader,
+    reading: DocumentReader,
 ) -> tuple[Tier, ...] | None:
     """All tiers from a list, or the tiers of `base` changed by name."""
     value, path = data["tiers"], (*AT, "tiers")
@@ -256,14 +256,14 @@ def _read_tiers(
     return complete if len(complete) == len(value) else None
 
 
-def _new_tier(item: Any, outermost: bool, n_devices: int, reading: JobReader, index: int) -> Tier | None:
+def _new_tier(item: Any, outermost: bool, n_devices: int, reading: DocumentReader, index: int) -> Tier | None:
     if outermost and isinstance(item, dict):
         item = {"n_devices": n_devices} | item
     checked = reading.validated(section_of(Tier), item, (*AT, "tiers", index))
     return None if checked is None else Tier(**fields_of(checked, TIER_NAMES))
 
 
-def _changed_tiers(changes: dict[str, Any], base: Cluster, reading: JobReader) -> tuple[Tier, ...] | None:
+def _changed_tiers(changes: dict[str, Any], base: Cluster, reading: DocumentReader) -> tuple[Tier, ...] | None:
     known = [tier.name for tier in base.tiers]
     made: dict[str, Tier] = {tier.name: tier for tier in base.tiers}
     n_before = len(reading.found)

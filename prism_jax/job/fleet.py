@@ -15,7 +15,7 @@ from ..variability.config import default_for, preset
 from .cluster_section import read_cluster
 from .job import Job
 from .load_job import JobSource, loaded, read_job_file
-from .reading import JobReader
+from .reading import DocumentReader
 from .write_job import cluster_fields
 
 MOST_FLEETS = 26
@@ -123,7 +123,7 @@ def _as_wide_as_the_job(cluster: Cluster) -> Cluster:
 
 def _read_back(section: dict[str, Any]) -> Cluster | None:
     """The cluster of a section; None where it is wrong."""
-    reading = JobReader(Document("fleet", {"cluster": section}))
+    reading = DocumentReader(Document("fleet", {"cluster": section}))
     try:
         cluster = read_cluster(reading, None)
     except (ConfigError, SpecError):

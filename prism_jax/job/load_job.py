@@ -30,7 +30,7 @@ from ..tables.yaml_toml import read_toml, read_value, read_yaml
 from ..workload.captured.files import captured_file
 from .cluster_section import read_cluster
 from .job import Job, open_in_file
-from .reading import JobReader
+from .reading import DocumentReader
 from .rules import problems
 from .schema import Text, job_section, one_of
 from .sections import (
@@ -320,7 +320,7 @@ def load_job(path: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()
 def job_of(document: Document) -> Job:
     """The job of a document; see `load_job`."""
     refuse_kernels(document)
-    reading, captured = JobReader(document), None
+    reading, captured = DocumentReader(document), None
     if names_capture(document):
         captured = read_captured(reading)
         if captured is None:

@@ -1,4 +1,4 @@
-"""Reading: a job document on its way to core types; every mistake is added to a list instead of ending the reading.
+"""Reading: a document (a job, a search space) on its way to core types; every mistake is added to a list instead of ending it.
 
 A mistake is one line: where, field, value, constraint, remedy.
 """
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class JobReader:
+class DocumentReader:
     """A document, and the mistakes that were found in it."""
 
     document: Document

@@ -38,14 +38,14 @@ from ..workload.hugging_face.config import read_hf_config
 from ..workload.transformer.spec import TransformerSpec
 from .job import Published
 from .read_tables import counts_of, lengths_of
-from .reading import JobReader, T
+from .reading import DocumentReader, T
 from .schema import fields_of, nested_types, section_of
 
 AUTO = "auto"
 OTHER_AXES = ("tp", "cp", "pp")
 
 
-def with_dp(reading: JobReader) -> Any:
+def with_dp(reading: DocumentReader) -> Any:
     """Section `plan` with a number for dp; as it is where a degree or the cluster is wrong, which others report."""
     plan, cluster = reading.data["plan"], reading.data.get("cluster")
     if not isinstance(plan, dict) or plan.get("dp", AUTO) != AUTO:
@@ -72,7 +72,7 @@ def with_dp(reading: JobReader) -> Any:
     return rest | {"dp": n_devices // product}
 
 
-def with_micro_batch(reading: JobReader, plan: Any) -> Any:
+def with_micro_batch(reading: DocumentReader, plan: Any) -> Any:
     """Section `plan` with a micro-batch; as it is where it has one or something is wrong, which others report."""
     kind = _kind(reading.data.get("model"))
     if not isinstance(plan, dict) or "micro_batch" in plan or kind is None or not kind.is_whole_batch:
@@ -97,7 +97,7 @@ KIND = "kind"  # field of a model that is written out
 MODEL_FILLED_IN = {"name": "N-layer model"}  # where a model is written out; `_unnamed` fills in what it has
 
 
-def read_plan(reading: JobReader) -> ParallelPlan | None:
+def read_plan(reading: DocumentReader) -> ParallelPlan | None:
     """Reads section `plan`."""
     n_before = len(reading.found)
     data = with_micro_batch(reading, with_dp(reading))
@@ -107,7 +107,7 @@ def read_plan(reading: JobReader) -> ParallelPlan | None:
     return reading.attempt(lambda: ParallelPlan(**_plain(ParallelPlan, checked)), ("plan",))
 
 
-def _mapping_of(section: str, reading: JobReader) -> dict[str, Any] | None:
+def _mapping_of(section: str, reading: DocumentReader) -> dict[str, Any] | None:
     """The mapping of a section that is there, empty where nothing stands in it; None after a mistake."""
     data: Any = reading.data[section]
     if data is None or isinstance(data, dict):
@@ -116,12 +116,12 @@ def _mapping_of(section: str, reading: JobReader) -> dict[str, Any] | None:
     return None
 
 
-def read_software(reading: JobReader) -> Software | None:
+def read_software(reading: DocumentReader) -> Software | None:
     """Section `software`; an empty one states nothing."""
     return _read("software", Software, reading, _mapping_of("software", reading))
 
 
-def read_data(reading: JobReader) -> Data | None:
+def read_data(reading: DocumentReader) -> Data | None:
     """Section `data`; an empty one says nothing."""
     data = _mapping_of("data", reading)
     if data is not None and "lengths" in data:
@@ -133,20 +133,20 @@ def read_data(reading: JobReader) -> Data | None:
     return _read("data", Data, reading, data)
 
 
-def read_published(reading: JobReader) -> Published | None:
+def read_published(reading: DocumentReader) -> Published | None:
     """Section `published`; None where it is not there or empty."""
     if reading.data.get("published") is None:
         return None
     return _read("published", Published, reading, _mapping_of("published", reading))
 
 
-def _read(name: str, cls: type[T], reading: JobReader, data: dict[str, Any] | None) -> T | None:
+def _read(name: str, cls: type[T], reading: DocumentReader, data: dict[str, Any] | None) -> T | None:
     """A section that has the fields of a dataclass; None after a mistake."""
     checked = None if data is None else reading.validated(section_of(cls), data, (name,))
     return None if checked is None else cls(**fields_of(checked, {}))
 
 
-def read_model(reading: JobReader) -> Workload | None:
+def read_model(reading: DocumentReader) -> Workload | None:
     """Section `model`: a preset, a Hugging Face config.json (both with changes), or all fields of a kind of model."""
     path: FieldPath = ("model",)
     data = reading.mapping_at(path, "the name of a preset (`prism-jax show models`) or a mapping of fields")
@@ -166,7 +166,7 @@ def read_model(reading: JobReader) -> Workload | None:
     return reading.attempt(lambda: _changed(base, checked, reading, path), path)
 
 
-def _with_counts(changes: dict[str, Any], reading: JobReader) -> dict[str, Any] | None:
+def _with_counts(changes: dict[str, Any], reading: DocumentReader) -> dict[str, Any] | None:
     """The fields of a model with recorded counts of experts in the place of the name of their file; None if it is wrong."""
     moe = changes.get("moe")
     routing = moe.get("routing") if isinstance(moe, dict) else None
@@ -177,7 +177,7 @@ def _with_counts(changes: dict[str, Any], reading: JobReader) -> dict[str, Any] 
     return None if counts is None else {**changes, "moe": {**moe, "routing": {**routing, "counts": counts}}}
 
 
-def _written_out(data: dict[str, Any], reading: JobReader, path: FieldPath) -> Workload | None:
+def _written_out(data: dict[str, Any], reading: DocumentReader, path: FieldPath) -> Workload | None:
     """A model by its fields; `kind` names its kind, a transformer by default."""
     name = data.pop(KIND, TRANSFORMER.name)
     if not isinstance(name, str):
@@ -196,7 +196,7 @@ def _unnamed(kind: str, data: Mapping[str, Any]) -> str:
     return f"{n_layers}-layer model" if isinstance(n_layers, int) else f"{kind} model"
 
 
-def _hf_reader(reading: JobReader) -> Callable[[str], Workload]:
+def _hf_reader(reading: DocumentReader) -> Callable[[str], Workload]:
     """Reads a path given relative to the folder of the job file."""
     folder = Path(reading.document.name).parent
     return lambda text: read_hf_config(folder / text)
@@ -218,7 +218,7 @@ def _nested(cls: type, name: str, value: Any) -> Any:
     return inner(**_plain(inner, value))
 
 
-def _changed(base: Any, changes: BaseModel, reading: JobReader, path: FieldPath) -> Workload:
+def _changed(base: Any, changes: BaseModel, reading: DocumentReader, path: FieldPath) -> Workload:
     """`base` with the fields that were written; a nested section changes the one of `base`, or must be whole."""
     given = fields_of(changes, {})
     for name, value in given.items():
@@ -252,7 +252,7 @@ def listed(names: list[str]) -> str:
     return f"{', '.join(first)}{',' if len(first) > 1 else ''} and {last}"
 
 
-def read_variability(reading: JobReader, cluster: Cluster | None) -> Variability | None:
+def read_variability(reading: DocumentReader, cluster: Cluster | None) -> Variability | None:
     """The tree of the job; without a section the preset for the cluster's device."""
     if "variability" not in reading.data:
         return preset(default_for(cluster.device)) if cluster is not None else None
@@ -298,7 +298,7 @@ def refuse_kernels(document: Document) -> None:
         raise ConfigError([document.mistake(("model", KERNELS), text)])
 
 
-def read_captured(reading: JobReader) -> CapturedModel | None:
+def read_captured(reading: DocumentReader) -> CapturedModel | None:
     """The captured program of a document whose `names_capture` is true."""
     model = reading.data["model"]
     for other in model.keys() - {SOURCE, KERNELS}:
@@ -318,7 +318,7 @@ def read_captured(reading: JobReader) -> CapturedModel | None:
     return reading.attempt(lambda: CapturedModel(program), ("model", SOURCE))
 
 
-def _file(reading: JobReader, model: dict[str, Any], field: str) -> Path | None:
+def _file(reading: DocumentReader, model: dict[str, Any], field: str) -> Path | None:
     """The file that a field of the model names; None where there is none, or no name."""
     file = model.get(field)
     if isinstance(file, str) and file:

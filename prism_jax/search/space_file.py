@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, create_model
 from ..core.errors import ConfigError
 from ..core.kernels import RECOMPUTE
 from ..core.registry import Registry
-from ..job.reading import JobReader
+from ..job.reading import DocumentReader
 from ..job.schema import STRICT, Count, Flag, one_of
 from ..plan.plan import SHARDING
 from ..schedule.registry import SCHEDULES
@@ -41,7 +41,7 @@ def read_space(path: str | Path, default: PlanSpace) -> PlanSpace:
     if not os.path.exists(path):
         raise ConfigError.in_file(path, "no such file.")
     document = read_mapping(str(path), FORM, f"{FORM[0].upper()}{FORM[1:]}.")
-    reading = JobReader(document)
+    reading = DocumentReader(document)
     checked = reading.validated(_model(), document.data, ())
     if checked is None:
         raise ConfigError(reading.found)

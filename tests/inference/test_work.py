@@ -15,6 +15,7 @@ from inference.work import sample_gini
 from prism_jax.core.errors import DataError, FitError
 from prism_jax.fits.models import model_named
 from prism_jax.job.read_tables import read_counts
+from prism_jax.shell.app import main
 from prism_jax.workload.transformer.routing import ExpertRouting, concentration_of, gini_of
 
 MEAN, CV, CUT = 700.0, 1.2, 4096
@@ -196,3 +197,18 @@ def test_intervals_cover_what_was_put_in(name: str) -> None:
         for what, truth in wanted:
             held[what] += told[what]["p5"] <= truth <= told[what]["p95"]
     assert all(85 <= n <= 95 for n in held.values()), held
+
+
+def test_a_fit_that_leaves_its_data_outside_of_its_band_is_not_called_good(tmp_path: Path, capsys: Any) -> None:
+    """One hot expert, a new one in every step, is no draw of a Dirichlet law; the even ones are."""
+    rng, rows = np.random.default_rng(11), []
+    for step in range(30):
+        share = 0.7 * rng.dirichlet(np.full(EXPERTS, 50.0)) + 0.3 * (np.arange(EXPERTS) == rng.integers(EXPERTS))
+        rows += [(step, expert, n) for expert, n in enumerate(rng.multinomial(8192, share))]
+    hot = pd.DataFrame(rows, columns=["step", "expert", "tokens"])
+    for table, judged in ((hot, "Unlike the data: 9"), (counts(rng, 6, 5), "Good: ")):
+        table.to_csv(tmp_path / "routing.csv", index=False)
+        main(["fit", "routing", str(tmp_path / "routing.csv"), "--details"])
+        told = capsys.readouterr().out
+        assert told.splitlines()[1].startswith(judged)
+        assert ("Give the job the table itself: model.moe.routing" in " ".join(told.split())) == (table is hot)
