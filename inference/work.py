@@ -313,7 +313,7 @@ class RoutingModel(Model[RoutingData]):
 
 
 def _unlike(checks: Checks) -> dict[str, str]:
-    """What to say of values most of which lie outside of the band of replicated ones; empty of others."""
+    """Tells of values most of which lie outside of the band of replicated ones; empty of others."""
     low, high = np.quantile(np.sort(checks.predicted, axis=1), [0.05, 0.95], axis=0)
     measured = np.sort(checks.measured)
     outside = float(((measured < low) | (measured > high)).mean())

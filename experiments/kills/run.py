@@ -112,6 +112,7 @@ class Killer:
         """
         shutil.copytree(self._inputs, self._folder)
         for name in self._targets if old else ():
+            (self._folder / name).parent.mkdir(exist_ok=True)
             (self._folder / name).write_bytes(OLD)
         was_killed = ran(self._command.line, self._folder, **moment).code == -9
         counts = self._counts(files_in(self._folder), OLD if old else None) if was_killed else Counts()
