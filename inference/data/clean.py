@@ -217,7 +217,7 @@ def _require(table: RawTable, columns: Sequence[ModelColumn], found: Mapping[str
         )
     near = did_you_mean(column.name, table.header, "")
     known = ", ".join(dict.fromkeys((column.name, *column.aliases[:6])))
-    hint = "" if not near else near.rstrip("?") + "?"
+    hint = near.rstrip("?") + "?" if near else "."
     raise DataError(
         f"{table.source}: no column {column.name} (looked for {known}){hint} The file has {', '.join(shown(table.header, 12))}. "
         f"Say which it is with --map {column.name}=NAME."

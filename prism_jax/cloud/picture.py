@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ..core.errors import DataError
-from ..core.picture import INDIGO, ROSE, TEAL, new_axes, new_figure, style
+from ..core.picture import INDIGO, ROSE, TEAL, hours_or_days, new_axes, new_figure, style
 from ..core.readable import amount, duration
 from .report import CloudReport, RentFacts, SimulatedRents, instances_words
 
-DAY_S, HOUR_S = 86400.0, 3600.0
 MOST_NAMES = 12
 FEW = 2.5  # decades of an axis below which 2 and 5 have ticks, too
 
@@ -40,7 +39,7 @@ def plot_front(report: CloudReport, simulated: SimulatedRents, *, ax: Axes | Non
     """Draws what was simulated as points, the front as a numbered line, the best as a star, deadline and budget."""
     ax = new_axes() if ax is None else ax
     time_s, cost, has_spot = (np.array(of) for of in (simulated.time_s, simulated.cost_usd, simulated.has_spot))
-    unit, unit_s = ("days", DAY_S) if len(time_s) and np.median(time_s) >= 2.0 * DAY_S else ("hours", HOUR_S)
+    unit, unit_s = hours_or_days(float(np.median(time_s)) if len(time_s) else 0.0)
     for needs, colour, label in ((True, INDIGO, "with spot"), (False, TEAL, "on demand")):
         own = has_spot == needs
         if own.any():

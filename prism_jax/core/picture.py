@@ -58,6 +58,14 @@ def name_time_axis(axis: Axis, name: str) -> None:
     axis.set_label_text(f"{name} ({unit})")
 
 
+DAY_S, HOUR_S = 86400.0, 3600.0
+
+
+def hours_or_days(seconds: float) -> tuple[str, float]:
+    """Days, or hours where all is shorter, with their seconds: a unit of axes over which long times are drawn."""
+    return ("days", DAY_S) if seconds >= 2.0 * DAY_S else ("hours", HOUR_S)
+
+
 STYLE_SHEET = Path(__file__).with_name("prism.mplstyle")
 
 # Paul Tol's "muted" scheme (SRON/EPS/TN/09-002). A kind of work has its colour in every picture.

@@ -202,12 +202,13 @@ def _refusal(path: str | Path, text: str) -> DataError:
     return DataError(f"{path}: {text}", text=text)
 
 
-def parse_json(text: str, name: str) -> Any:
+def parse_json(text: str, name: str, remedy: str = "") -> Any:
     """The value that a text in JSON describes.
 
     Args:
         text: the whole text; the value read from it takes up to 30 bytes of memory per character.
         name: what messages call the text.
+        remedy: a sentence that says what to give instead of what is no JSON.
 
     Raises:
         DataError: not JSON, nested too deeply, a number of thousands of digits, or an object with the same key twice.
@@ -224,6 +225,10 @@ def parse_json(text: str, name: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=once)
     except json.JSONDecodeError as error:
-        raise DataError(f"{name}:{error.lineno}:{error.colno} is not JSON: {error.msg}") from None
-    except (ValueError, RecursionError) as error:  # absurd numbers, absurd nesting
-        raise DataError(f"{name} is not JSON: {error}") from None
+        raise DataError(
+            f"{name}:{error.lineno}:{error.colno} is not JSON: {error.msg}{'. ' * bool(remedy)}{remedy}"
+        ) from None
+    except RecursionError:
+        raise DataError(f"{name} is not JSON: nested too deeply{'. ' * bool(remedy)}{remedy}") from None
+    except ValueError:  # Python reads no decimal number of thousands of digits
+        raise DataError(f"{name} is not JSON: a number of thousands of digits. Write it as 1e30.") from None

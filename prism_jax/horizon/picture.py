@@ -8,22 +8,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..core.errors import DataError
-from ..core.picture import INDIGO, ROSE, TEAL, new_axes, new_figure, style
+from ..core.picture import DAY_S, INDIGO, ROSE, TEAL, hours_or_days, new_axes, new_figure, style
 from ..core.readable import duration
 from ..explain.picture import plot_bars
 from ..explain.types import words
 from .outcome import Response
 from .report import DeadlineFacts, OutcomeFacts, RunCurve, RunReport
 
-DAY_S, HOUR_S = 86400.0, 3600.0
 SMALLEST_SHARE = 1e-3  # of the wall time; below, a bucket is not drawn
 SLOWEST = 1e3  # times the steps alone; longer runs are not drawn
 IN_SIGHT = 1.5  # times the slowest run drawn: a later deadline stands in the legend alone
-
-
-def unit_of(seconds: float) -> tuple[str, float]:
-    """Days, or hours where all is shorter."""
-    return ("days", DAY_S) if seconds >= 2.0 * DAY_S else ("hours", HOUR_S)
 
 
 def plot_completion(
@@ -34,7 +28,7 @@ def plot_completion(
     The band is the 90% interval of the expected time over failure rates and step time.
     """
     ax = new_axes() if ax is None else ax
-    unit, unit_s = unit_of(curve.time_s[-1])
+    unit, unit_s = hours_or_days(curve.time_s[-1])
     for times, colour, label in ((curve.time_s, INDIGO, "all uncertainty"), (curve.chance_s, TEAL, "luck alone")):
         ax.plot([time_s / unit_s for time_s in times], curve.level, color=colour, label=label)
     low, high = outcome.expected_interval_s
@@ -61,7 +55,7 @@ def plot_lost(outcome: OutcomeFacts, *, ax: Axes | None = None) -> Axes:
     ax = new_axes() if ax is None else ax
     whole_s = outcome.time_s.mean
     lost_s = {name: s for name, s in outcome.seconds.items() if name != "useful" and abs(s) >= SMALLEST_SHARE * whole_s}
-    unit, unit_s = unit_of(2.0 * max(lost_s.values(), default=0.0))
+    unit, unit_s = hours_or_days(2.0 * max(lost_s.values(), default=0.0))
     labels = {name: f"{s / unit_s:.3g} {unit[0]}  {s / whole_s:.1%}" for name, s in lost_s.items()}
     plot_bars(ax, {name: s / unit_s for name, s in lost_s.items()}, labels)
     ax.set_xlabel(f"{unit} of the mean wall time; {words('useful')} take {outcome.seconds['useful'] / whole_s:.1%}")

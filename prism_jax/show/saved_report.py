@@ -63,6 +63,8 @@ def open_reports(
     Example:
         >>> open_reports("prediction.json").to_html()  # doctest: +SKIP
     """
-    saved = {str(path): parse_json(read_text(path, MOST_BYTES, REMEDY), str(path)) for path in (file, other or file)}
+    saved = {
+        str(path): parse_json(read_text(path, MOST_BYTES, REMEDY), str(path), REMEDY) for path in (file, other or file)
+    }
     opened = [report_of(data, name) for name, data in saved.items()]
     return opened[0] if other is None else SavedReports((saved[str(file)], saved[str(other)]))

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from ..core.errors import DataError
+from ..core.read_file import check_input
 from ..core.registry import Registry
 from ..tables.streams import head
 from .megatron import MEGATRON_SNIFF_TEST, MEGATRON_STRAGGLER
@@ -39,6 +40,11 @@ SIGN_LINES = 2_000_000  # how far lines that tell are looked for
 MOST_NAMED = 3  # series whose values are unusable
 
 
+def is_table(path: str | Path) -> bool:
+    """Whether a file is named as a table, and so is no report of a detector."""
+    return Path(path).name.lower().removesuffix(".gz").endswith(TABLES)
+
+
 def detectors_of(path: str | Path) -> tuple[SlowdownDetector, ...]:
     """The detectors that wrote a file, by its content; none where none did, or the file is named as a table.
 
@@ -48,7 +54,7 @@ def detectors_of(path: str | Path) -> tuple[SlowdownDetector, ...]:
         DataError: cannot be read.
     """
     file = DetectorFile(Path(path))
-    if file.path.name.lower().removesuffix(".gz").endswith(TABLES):
+    if is_table(path):
         return ()
     if _JSON.match(head(file.path)):
         with suppress(DataError):  # of a log that begins so the lines tell
@@ -76,11 +82,12 @@ def read_detectors(path: str | Path, detectors: Sequence[SlowdownDetector] = ())
     """
     known = detectors or detectors_of(path)
     if not known:
-        table = " A table of slowdowns (CSV) needs no reading: give it as --slowdowns of predict, search or place."
-        raise DataError(
-            f"{path}: no report of a detector.{table * (Path(path).suffix == '.csv')} "
-            f"Known are {'; '.join(one.about for one in _all())}."
-        )
+        check_input(path)
+        if is_table(path):
+            raise DataError(
+                f"{path}: no report of a detector. A table of slowdowns needs no reading: give it as --slowdowns of predict, search or place."
+            )
+        raise DataError(f"{path}: no report of a detector. Known are {'; '.join(one.about for one in _all())}.")
     found, empty = DetectorReadings(str(path)), list[str]()
     for one in known:
         read = one.read(DetectorFile(Path(path)))

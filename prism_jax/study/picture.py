@@ -15,7 +15,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..core.errors import DataError
-from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, name_time_axis, new_axes, new_figure, style
+from ..core.picture import (
+    GREY,
+    INDIGO,
+    ROSE,
+    SAND,
+    TEAL,
+    hours_or_days,
+    name_time_axis,
+    new_axes,
+    new_figure,
+    style,
+)
 from ..explain.types import percent
 from .capacity import DAY_S
 from .figures import JobFigures
@@ -266,25 +277,28 @@ def plot_fleets(report: CapacityReport, *, ax: Axes | None = None) -> Axes:
     """
     ax = new_axes() if ax is None else ax
     known = [one for one in report.fleets if one.capacity is not None]
+    longest_s = max((one.capacity.days_p50 * DAY_S for one in known if one.capacity is not None), default=0.0)
+    unit, unit_s = hours_or_days(longest_s)
     for one in known:
         if one.curve is None:
             raise DataError(
                 "this capacity was saved by an older version, which kept no curves. Compute it again to draw it."
             )
         draws = np.array(one.curve.token_s)
-        value = DAY_S * (report.days or 0.0) / draws if report.tokens is None else report.tokens * draws / DAY_S
+        value = DAY_S * (report.days or 0.0) / draws if report.tokens is None else report.tokens * draws / unit_s
         mark = " (chosen)" if one.label == report.chosen and len(known) > 1 else ""
         ax.plot(value, one.curve.level, label=f"{one.label}  {one.fleet}{mark}")
     if report.deadline_days is not None:
-        is_near = report.deadline_days <= IN_SIGHT * max(line.get_xdata().max() for line in ax.lines)  # type: ignore[union-attr]
+        deadline = report.deadline_days * DAY_S / unit_s
+        is_near = deadline <= IN_SIGHT * max(line.get_xdata().max() for line in ax.lines)  # type: ignore[union-attr]
         label = f"deadline {report.deadline_days:.4g} d{'' if is_near else ', beyond this axis'}"
         draw = ax.axvline if is_near else lambda _, **how: ax.plot([], [], **how)
-        draw(report.deadline_days, color=ROSE, ls="--", label=label)
+        draw(deadline, color=ROSE, ls="--", label=label)
     if report.tokens is None:
         ax.set_xlabel(report.sample_unit)
         ax.set_title(f"P(at least so many {report.sample_unit} in {report.days:g} days)")
     else:
-        ax.set_xlabel("days")
+        ax.set_xlabel(unit)
         ax.set_title("P(done by then)")
     ax.set_ylim(0.0, 1.0)
     ax.legend()

@@ -8,7 +8,16 @@ from math import isfinite
 from typing import Annotated, Any, ClassVar
 
 from ..core.page import Block, Card, Note, Table, Tone, notes
-from ..core.readable import counted, percent as share, time_to, time_with_error, times_to, unit_of_time, with_error
+from ..core.readable import (
+    counted,
+    percent as share,
+    some,
+    time_to,
+    time_with_error,
+    times_to,
+    unit_of_time,
+    with_error,
+)
 from ..core.report import INLINE, Report, RunRecord
 from ..core.units import format_bytes, format_s
 from ..core.use_case import OUTPUT, Option
@@ -122,7 +131,7 @@ class SweepReport(Report):
         return Card(
             _title(self),
             *_sweep_verdict(self, best, tied),
-            facts=_sweep_facts(self, best),
+            facts=_sweep_facts(self, best) | {"impossible": _impossible(self)},
             evidence=SAME_DRAWS,
             assumptions=(SAME_OPEN,),
             next_step=f"prism-jax predict {self.job}{_sets(best)}",
@@ -204,6 +213,12 @@ def mark(one: StudyRow | ComparedJob) -> str:
 def _ratio_words(one: StudyRow | ComparedJob) -> str:
     """The objective over that of the best job, with its Monte Carlo error."""
     return "1.00" if one.is_best else "{} ± {}".format(*with_error(one.relative, one.relative_error))
+
+
+def _impossible(report: SweepReport) -> str:
+    """Counts the jobs that are impossible, and names some; empty where none is."""
+    rows = [_words(report, row) for row in report.rows if row.problem]
+    return f"{len(rows):,} of {len(report.rows):,}: {some(rows, MOST_SHOWN, '; ')}" if rows else ""
 
 
 def reasons(rows: Sequence[Any], name: Callable[[Any], str]) -> list[Note]:
@@ -295,7 +310,7 @@ class ComparisonReport(Report):
         return [*markdown_table(_jobs(self)), "", *markdown_table(_matrix(self))]
 
 
-MOST_SHOWN = 3  # jobs on the first screen
+MOST_SHOWN = 3  # jobs on the first screen, and impossible ones of a sweep
 LONGEST_NAME = 20
 SURE = 0.9  # probability that the best job would be measured as the best
 

@@ -94,8 +94,8 @@ class BadRows:
             DataError: as many rows are bad as good; names the first.
         """
         if self.n and self.n >= n_good:
-            more = f" {self.n - 1:,} more rows are bad." if self.n > 1 else ""
-            raise DataError(f"{self._first[0]}{more}")
+            more = f". {self.n - 1:,} more rows are bad." if self.n > 1 else ""
+            raise DataError(f"{self._first[0].rstrip('.') if more else self._first[0]}{more}")
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -165,8 +165,9 @@ def read_yaml(text: str, name: str, form: str = JOB_FORM) -> Document:
     """
     node = compose_yaml(text, Mark(name))
     reader = _Reader(Mark(name))
-    if node is None:
-        raise ConfigError.in_file(name, "the file is empty. Start from a file under examples/.")
+    if node is None or (isinstance(node, yaml.ScalarNode) and not node.value):
+        told = ". Start from a file under examples/." if form == JOB_FORM else f", but {form}"
+        raise ConfigError.in_file(name, f"the file is empty{told}")
     if not isinstance(node, yaml.MappingNode):
         message = f"{form}, not {_kind(node)}"
         raise ConfigError([Mistake(message, reader.at(node))])

@@ -155,3 +155,17 @@ def test_what_json_writes_is_read(value: object) -> None:
 def test_everything_else_is_refused_with_its_place(text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         parse_json(text, "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpu,x\n", "a:1:1 is not JSON: Expecting value. Give a report."),
+        ("[" * 100_000, "a is not JSON: nested too deeply. Give a report."),
+        ("1" * 5000, "a is not JSON: a number of thousands of digits. Write it as 1e30."),
+    ],
+)
+def test_what_is_no_json_is_refused_with_a_remedy(text: str, message: str):
+    with pytest.raises(DataError) as error:
+        parse_json(text, "a", "Give a report.")
+    assert str(error.value) == message

@@ -147,6 +147,7 @@ def test_reports_that_name_ranks_and_hosts_are_joined_where_one_ties_them(tmp_pa
     ("name", "text", "message"),
     [
         ("a.log", "nothing here\n", "no report of a detector"),
+        ("a.csv", "gpu,slowdown\n0,1.2\n", "no report of a detector. A table of slowdowns needs no reading"),
         ("a.json", '{"a": 1}', "no report of a detector"),
         ("a.json", '{"data": {"result": [{"metric": {"gpu": "0"}, "values": [[1, "2"]]}]}}', "no name"),
         (

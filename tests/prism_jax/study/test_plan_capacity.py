@@ -156,7 +156,11 @@ def test_the_job_of_the_chosen_fleet_is_written_and_drawn(job: list[str], tmp_pa
     assert card.verdict.startswith("Choose B, 24xh200: done within 30 days with probability ")
     assert chosen.capacity is not None
     assert card.facts["money"].startswith(amount(chosen.capacity.money_p50))
-    assert report.figure().axes, "drawn from the report alone"
+    left = report.figure().axes[0]  # drawn from the report alone
+    longest_d = max(one.capacity.days_p50 for one in report.fleets if one.capacity is not None)
+    assert left.get_xlabel() == ("days" if longest_d >= 2.0 else "hours")
+    middle = [np.interp(0.5, line.get_ydata(), line.get_xdata()) for line in left.lines if len(line.get_xdata()) > 2]
+    assert max(middle) == pytest.approx(longest_d * (1.0 if longest_d >= 2.0 else 24.0), rel=0.02)
     written = load_job(tmp_path / "chosen.yaml")
     assert (written.cluster.device.name, written.cluster.n_devices, written.plan.global_batch) == ("h200", 24, 72)
     assert (written.plan.tp, written.plan.pp) == (chosen.plan.tp, chosen.plan.pp)

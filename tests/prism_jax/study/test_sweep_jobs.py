@@ -53,6 +53,7 @@ def test_text_json_csv_and_markdown_tell_the_same(job: str, tmp_path: Path, caps
     best = next(row for row in report.rows if row.is_best)
     card = report.card()
     assert f"micro_batch {best.settings['plan.micro_batch']}" in card.verdict
+    assert card.facts["impossible"] == "1 of 3: micro_batch 5"
     assert f"--set plan.micro_batch={best.settings['plan.micro_batch']}" in card.next_step
     assert report.figure().axes, "drawn from the report alone"
     assert main([*arguments, "--markdown"]) == 0

@@ -16,6 +16,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     [
         ("", "f.yaml: the file is empty"),
         ("# only a comment\n", "f.yaml: the file is empty"),
+        ("---\n...\n", "f.yaml: the file is empty. Start from a file under examples/."),
         ("- 1\n", "f.yaml:1:1: a job is a mapping of sections (model, cluster, plan), not a list"),
         ("hello", "not the text 'hello'"),
         ("a: 1\nb:\n  c: 1\n  c: 2\n", "f.yaml:4:3 c: written twice, first at f.yaml:3:3. Keep one."),
@@ -54,6 +55,11 @@ def test_bad_yaml_is_refused_with_place_and_remedy(text, message):
         read_yaml(text, "f.yaml")
     assert message in str(error.value)
     assert len(str(error.value)) < 400
+
+
+def test_an_empty_file_of_another_kind_names_its_own_form():
+    with pytest.raises(ConfigError, match=r"f.yaml: the file is empty, but a space is a mapping"):
+        read_yaml("", "f.yaml", "a space is a mapping")
 
 
 def test_scalars_mean_what_people_mean():
