@@ -84,9 +84,8 @@ def read_detectors(path: str | Path, detectors: Sequence[SlowdownDetector] = ())
     if not known:
         check_input(path)
         if is_table(path):
-            raise DataError(
-                f"{path}: no report of a detector. A table of slowdowns needs no reading: give it as --slowdowns of predict, search or place."
-            )
+            table = "A table of slowdowns needs no reading: give it as --slowdowns of predict, search or place."
+            raise DataError(f"{path}: no report of a detector. {table}")
         raise DataError(f"{path}: no report of a detector. Known are {'; '.join(one.about for one in _all())}.")
     found, empty = DetectorReadings(str(path)), list[str]()
     for one in known:
