@@ -268,7 +268,13 @@ def _threats(
     found = preset_for(device)
     if found is None:
         return None, ()
-    return found, (f"published failures of {device} ({found.name}); state --reliability or --mtbf",)
+    rates = [one.rate_h(job.plan.n_devices, job.cluster.node_size) for one in found.hazards]
+    share = sum(one.per_job_h for one in found.hazards) / sum(rates)
+    per_job = f", {share:.0%} of them per job and not per GPU" if share > LEAST_TOLD else ""
+    return found, (f"published failures of {device}{per_job} ({found.name}); state --reliability or --mtbf",)
+
+
+LEAST_TOLD = 0.05  # of the failures of a job
 
 
 def threats_of(reliability: Reliability | str | Path | None, *, force: bool = False) -> Reliability | None:

@@ -218,8 +218,9 @@ def _filled(
         known = _known(name, found[1] or found[2], values, environment)
         if known is None:
             shown = found[1] or found[2]
-            variable = _ENVIRONMENT.fullmatch(shown)
-            known = open_values.mark(variable[1] if variable else shown, one.line)
+            variable, inner = _ENVIRONMENT.fullmatch(shown), open_values.inside(shown)
+            open_name = variable[1] if variable else inner[0].name if inner else shown
+            known = open_values.mark(open_name, one.line)
         text = text[: found.start()] + known.strip("'\"") + text[found.end() :]
     return text
 

@@ -21,7 +21,7 @@ from .head import Head, SaidValue, runs_of
 from .hf_launch import HF_CARRIERS, HF_PROGRAMS
 from .launch_line import LaunchLine, LaunchProgram, NoTrainingError
 from .maxtext import MAXTEXT_CARRIER, MAXTEXT_PROGRAM
-from .megatron_files import ANY_MEGATRON, MEGATRON_CARRIERS
+from .megatron_files import ANY_MEGATRON, MEGATRON_CARRIERS, NEMO_PROGRAM
 from .megatron_programs import MEGATRON_PROGRAMS
 from .nanotron import NANOTRON_CARRIER, NANOTRON_PROGRAM
 from .read_heads import read_heads
@@ -45,6 +45,7 @@ PROGRAMS: tuple[LaunchProgram, ...] = (
     NANOTRON_PROGRAM,
     TITAN_PROGRAM,
     *VERL_PROGRAMS,
+    NEMO_PROGRAM,
     *MEGATRON_PROGRAMS,
     *HF_PROGRAMS,
 )

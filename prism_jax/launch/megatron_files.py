@@ -19,6 +19,7 @@ from ..tables.document import Document
 from .config_blocks import BlockOpener
 from .config_files import Carrier, ConfigFiles, resolve, said_of
 from .head import UNSAID, Head, SaidValue, plain_number, product_text
+from .launch_line import LaunchLine, LaunchProgram, runs
 from .megatron import megatron_job
 from .megatron_programs import MARKERS, STEP_ALONE, finish, take_arguments
 from .said import Begin, LogTrainer
@@ -373,6 +374,35 @@ MEGATRON_CARRIERS = (
     *map(_carrier, FAMILIES),
 )
 ANY_MEGATRON = Carrier(ANY.name, _has_names, lambda files: family_head(ANY, files))
+
+
+# --- Command lines ---------------------------------------------------------------------------------------------------
+
+
+def _of_nemo_line(line: LaunchLine) -> Head:
+    """Reads a command line of NeMo 1: the configuration that it names, with KEY=VALUE words in the place of its values.
+
+    Raises:
+        NoTrainingError: the configuration is not there.
+    """
+    folder, name = line.flags.get("config_path"), line.flags.get("config_name")
+    named = "/".join(one.text.rstrip("/") for one in (folder, name) if one is not None).removesuffix(".yaml")
+    found = line.follow(f"{named}.yaml") if name is not None else None
+    if found is None:
+        where = (
+            f"the configuration {line.shown(named)}.yaml is not in its folder" if named else "it names no --config-name"
+        )
+        raise line.no_training(
+            f"{where}. Import the configuration itself, with its KEY=VALUE words behind it; --root DIR"
+        )
+    words = {name: "None" if said.text == "null" else said.text for name, said in line.pairs.items()}
+    files = ConfigFiles(found, (), words, line.n_devices, line.root, line.environment, line.script.open)
+    head = family_head(next(one for one in FAMILIES if one.name == "NeMo"), files)
+    head.notes.append(f"line {line.command.line} of the script names {Path(found.name).name}: lines are of that file")
+    return head
+
+
+NEMO_PROGRAM = LaunchProgram("NeMo 1 (megatron_gpt_pretraining.py)", runs(r"megatron_gpt_\w+\.py\b"), _of_nemo_line)
 
 
 # --- Logs ------------------------------------------------------------------------------------------------------------

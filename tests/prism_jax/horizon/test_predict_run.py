@@ -67,7 +67,7 @@ def test_without_failures_the_published_rate_of_such_devices_is_assumed(job, cap
     assert found["outcome"] == stated["outcome"]
     assert found["reliability"]["name"] == "rsc-1"
     assert found["assumed"] == [
-        "published failures of a100-80gb (rsc-1); state --reliability or --mtbf",
+        "published failures of a100-80gb, 100% of them per job and not per GPU (rsc-1); state --reliability or --mtbf",
         *stated["assumed"],
     ]
 

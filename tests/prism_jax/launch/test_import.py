@@ -128,6 +128,25 @@ def test_distributed_optimizers_of_nemo_are_adam_on_shards(tmp_path: Path) -> No
     assert (value(found, "plan.zero_stage"), value(found, "plan.optimizer"), found.not_modelled) == ("1", "adam", ())
 
 
+def test_words_of_hydra_behind_a_program_of_nemo_replace_values_of_its_configuration(tmp_path: Path) -> None:
+    sizes = "num_layers: 24, hidden_size: 1024, num_attention_heads: 16, encoder_seq_length: 512, micro_batch_size: 4"
+    batch = "global_batch_size: '${multiply:${trainer.num_nodes},64}', virtual_pipeline_model_parallel_size: 2"
+    (tmp_path / "gpt.yaml").write_text(
+        f"trainer: {{devices: 8, num_nodes: 1}}\nmodel: {{mcore_gpt: true, {sizes}, {batch}, pipeline_model_parallel_size: 2}}\n"
+    )
+    words = (
+        "trainer.num_nodes=$1 'model.tensor_model_parallel_size=4' ++model.virtual_pipeline_model_parallel_size=null"
+    )
+    text = f"srun python3 /opt/megatron_gpt_pretraining.py --config-path=. --config-name=gpt {words}\n"
+    found = run(text, tmp_path, arguments=["2"], device="a100-80gb", overrides=["model.vocab=30000"])
+    expected = {"plan.tp": "4", "cluster.n_devices": "16", "plan.global_batch": "128", "plan.virtual_stages": ""}
+    assert {path: value(found, path) for path in expected} == expected
+    with pytest.raises(DataError, match=r"leaves open \$1 \("):
+        run(text, tmp_path, device="a100-80gb", overrides=["model.vocab=30000"])
+    with pytest.raises(DataError, match=r"line 1: the configuration \./none.yaml is not in its folder"):
+        run(text.replace("=gpt", "=none"), tmp_path, device="a100-80gb")
+
+
 def test_what_is_asked_for_names_no_gpu_of_many_and_models_have_names(tmp_path: Path) -> None:
     text = f"torchrun --nproc_per_node 8 a.py {SIZES}\n"
     with pytest.raises(DataError, match=r"does not say which GPU.* Name it once: --device NAME$"):
