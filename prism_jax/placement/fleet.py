@@ -20,6 +20,7 @@ from ..core.kernels import COMPUTE_CLASSES, LINKS
 from ..core.registry import did_you_mean
 from ..job.job import Job
 from ..plan.plan import device_layout
+from ..slowdowns.slow_gpus import EXTREMES_ALONE
 
 MOST_NAMED = 5  # of many missing nodes
 
@@ -110,7 +111,7 @@ def _from_mapping(
         named += ", ..." if len(nodes) > MOST_NAMED else ""
         raise DataError(
             f"slowdowns: {len(missing)} GPUs are missing (of node{'s' if len(nodes) > 1 else ''} {named}); a placement needs "
-            "every node's slowdown. List them, with 1 where nothing was measured."
+            f"every node's slowdown. List them, with 1 where nothing was measured, or begin the table with `{EXTREMES_ALONE}`."
         )
     return factor.reshape(-1, n_node, node_size)
 

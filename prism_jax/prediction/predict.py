@@ -26,7 +26,7 @@ from ..slowdowns.node_names import read_hosts
 from ..slowdowns.slowdowns_file import SlowdownTable, read_slowdowns
 from .check import warn_of_memory
 from .figures import MoneyFacts
-from .report import PredictionReport
+from .report import IN_ORDER, PredictionReport
 
 if TYPE_CHECKING:
     from jax import Array
@@ -301,10 +301,10 @@ def _which_nodes(job: Job, hosts: Sequence[str]) -> str:
     named = ", ".join(f"{host} is node {node}" for node, host in enumerate(hosts[:MOST_HOSTS]))
     more = ", ..." if len(hosts) > MOST_HOSTS else ""
     if len(hosts) == n_node:
-        return f"hosts are nodes in the order of the table of slowdowns: {named}{more}"
+        return f"{IN_ORDER}: {named}{more}"
     rest = f"the other {n_node - len(hosts)} of {n_node} nodes are drawn"
     remedy = "If ranks begin on another host, say so by --hosts, or by a column rank"
-    return f"hosts are nodes in the order of the table of slowdowns: {named}{more}; {rest}. {remedy}"
+    return f"{IN_ORDER}: {named}{more}; {rest}. {remedy}"
 
 
 def _check_finite(cost: StepCost) -> None:

@@ -136,7 +136,7 @@ class PredictionReport(Report):
             tone,
             facts={"interval": _why_wide(self), "spread": _variation(self), "speed": _speed(self), "memory": memory},
             evidence=_evidence(self),
-            assumptions=assumed(self.open_fields, is_fitted=bool(self.record.inputs.get("fit"))),
+            assumptions=_order(self) + assumed(self.open_fields, is_fitted=bool(self.record.inputs.get("fit"))),
             next_step=_next(self),
         )
 
@@ -195,6 +195,14 @@ def _variation(report: PredictionReport) -> str:
     upper = ((name, getattr(times, name)) for name in ("p95", "p99"))
     parts = (f"{n} {time_to(v, smallest_s)} ({percent(v / times.p50 - 1.0, sign=True)})" for n, v in upper)
     return f"from step to step: {', '.join(parts)}" if _varies(times) else ""
+
+
+IN_ORDER = "hosts are nodes in the order of the table of slowdowns"
+
+
+def _order(report: PredictionReport) -> tuple[str, ...]:
+    """The assumption that a table of slowdowns lists the first hosts of the job, where it is made."""
+    return (f"{IN_ORDER}; --hosts names others",) if any(note.startswith(IN_ORDER) for note in report.notes) else ()
 
 
 def _speed(report: PredictionReport) -> str:

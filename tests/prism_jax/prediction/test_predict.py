@@ -122,6 +122,16 @@ def test_hosts_are_nodes_in_the_order_of_the_table_and_others_are_drawn(predict_
     assert not np.array_equal(other, expected)
 
 
+def test_the_order_of_hosts_is_an_assumption_of_the_first_screen(predict_predicted, tmp_path, capsys):
+    for text, n_said in (("host,slowdown\nz9,1.0\n", 1), ("node,slowdown\n0,1.0\n", 0)):
+        predict_predicted(text)
+        options = ["--slowdowns", str(tmp_path / "nodes.csv"), "--fast", "--samples", "32"]
+        assert main(["predict", str(tmp_path / "job.yaml"), *options]) == 0
+        assert (
+            capsys.readouterr().out.count("hosts are nodes in the order of the table of slowdowns; --hosts") == n_said
+        )
+
+
 def test_more_hosts_than_nodes_are_refused(predict_predicted):
     with pytest.raises(DataError, match="e is host number 5, but the job has 4 nodes"):
         predict_predicted("host,slowdown\n" + "".join(f"{name},1\n" for name in "abcde"))
