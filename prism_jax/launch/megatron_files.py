@@ -398,6 +398,7 @@ def _of_nemo_line(line: LaunchLine) -> Head:
     words = {name: "None" if said.text == "null" else said.text for name, said in line.pairs.items()}
     files = ConfigFiles(found, (), words, line.n_devices, line.root, line.environment, line.script.open)
     head = family_head(next(one for one in FAMILIES if one.name == "NeMo"), files)
+    head.first_line = head.last_line = line.command.line
     head.notes.append(f"line {line.command.line} of the script names {Path(found.name).name}: lines are of that file")
     return head
 

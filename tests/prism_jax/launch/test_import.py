@@ -137,13 +137,14 @@ def test_words_of_hydra_behind_a_program_of_nemo_replace_values_of_its_configura
     words = (
         "trainer.num_nodes=$1 'model.tensor_model_parallel_size=4' ++model.virtual_pipeline_model_parallel_size=null"
     )
-    text = f"srun python3 /opt/megatron_gpt_pretraining.py --config-path=. --config-name=gpt {words}\n"
+    text = f"NODES=2\nsrun python3 /opt/megatron_gpt_pretraining.py --config-path=. --config-name=gpt {words}\n"
     found = run(text, tmp_path, arguments=["2"], device="a100-80gb", overrides=["model.vocab=30000"])
+    assert found.line == 2
     expected = {"plan.tp": "4", "cluster.n_devices": "16", "plan.global_batch": "128", "plan.virtual_stages": ""}
     assert {path: value(found, path) for path in expected} == expected
     with pytest.raises(DataError, match=r"leaves open \$1 \("):
         run(text, tmp_path, device="a100-80gb", overrides=["model.vocab=30000"])
-    with pytest.raises(DataError, match=r"line 1: the configuration \./none.yaml is not in its folder"):
+    with pytest.raises(DataError, match=r"line 2: the configuration \./none.yaml is not in its folder"):
         run(text.replace("=gpt", "=none"), tmp_path, device="a100-80gb")
 
 
