@@ -96,6 +96,14 @@ class Module:
         """Its syntax tree."""
         return ast.parse(self.text)
 
+    @cached_property
+    def statements(self) -> list[ast.AST]:
+        """Its statements; those of functions and classes after those around them."""
+        found: list[ast.AST] = [self.tree]
+        for node in found:
+            found += _below(node)
+        return found
+
     @property
     def parts(self) -> tuple[str, ...]:
         """Its dotted name, in parts."""
@@ -116,6 +124,11 @@ class Module:
     def of_product(self) -> bool:
         """Whether it is shipped."""
         return self.parts[0] in PRODUCT
+
+
+def _below(node: ast.AST) -> list[ast.AST]:
+    """Statements directly below a module or a statement; functions, classes and imports stand nowhere else."""
+    return [each for block in ("body", "handlers", "cases", "orelse", "finalbody") for each in getattr(node, block, ())]
 
 
 def modules(root: Path, folders: Sequence[str] = FOLDERS) -> list[Module]:
@@ -189,7 +202,7 @@ def longest_chain(graph: dict[str, set[str]]) -> list[str]:
 
 def _imports(module: Module, known: dict[tuple[str, ...], str]) -> Iterator[tuple[str, int]]:
     """Files that a module imports, and where."""
-    for node in ast.walk(module.tree):
+    for node in module.statements:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield from _resolved([tuple(alias.name.split("."))], known, module, node.lineno)
@@ -251,7 +264,7 @@ def _declared(found: Sequence[Module]) -> dict[str, tuple[set[str], set[str]]]:
     """Name of a class -> the methods that it documents, and the names of its bases."""
     declared: dict[str, tuple[set[str], set[str]]] = {}
     for module in found:
-        for node in ast.walk(module.tree):
+        for node in module.statements:
             if isinstance(node, ast.ClassDef):
                 methods, bases = declared.setdefault(node.name, (set(), set()))
                 methods |= {each.name for each in node.body if isinstance(each, Function) and _documented(each)}
@@ -340,7 +353,7 @@ def untyped_options(found: Sequence[Module]) -> Iterator[Violation]:
 
 def functions(tree: ast.AST, front: str = "") -> Iterator[tuple[str, Function]]:
     """All functions below a node with their dotted names."""
-    for node in ast.iter_child_nodes(tree):
+    for node in _below(tree):
         inner = front
         if isinstance(node, Function | ast.ClassDef):
             inner = f"{front}{node.name}."
@@ -425,7 +438,7 @@ def copies(found: Sequence[Module]) -> Iterator[Violation]:
 
 
 def _dataclasses(module: Module) -> Iterator[Fields]:
-    for node in ast.walk(module.tree):
+    for node in module.statements:
         if not isinstance(node, ast.ClassDef):
             continue
         decorators = {_last_name(each.func if isinstance(each, ast.Call) else each) for each in node.decorator_list}

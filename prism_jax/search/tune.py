@@ -12,7 +12,7 @@ Where rounding leaves nothing of the gain, the job stays as it is.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -236,6 +236,13 @@ class Tuning:
             others = [AlikeReplicas(own_s * grown[k], weight, int(fleet.n_of_kind[k])) for k, own_s in each]
         return quantile.quantile(time_s * grown[drawn], end_s, others) * setting.times
 
+    @cached_property
+    def slope(self) -> Callable[[Values], tuple[Array, Array]]:
+        """The quantile on the draws of the search, seconds, and its derivative by every number; compiled once for all searches."""
+        self.prepare()
+        compiled = jax.jit(jax.value_and_grad(self.smooth))
+        return lambda values: compiled(jnp.asarray(values, float))
+
     def best(self, progress: Progress = silent) -> Floats:
         """Returns the best numbers that can be run.
 
@@ -256,20 +263,20 @@ class Tuning:
             held: numbers that stay, NaN for those that move; None: all move.
         """
         best: list[_Best] = []
-        self.prepare()
         stays = np.full(len(self.start), np.nan) if held is None else held
 
         def at(change: Array) -> Array:
             return jnp.where(np.isnan(stays), self.values_of(change), np.nan_to_num(stays))
 
-        slope = jax.jit(jax.value_and_grad(lambda change: jnp.log(self.smooth(at(change)))))
+        values_at, by_change = jax.jit(at), jax.jit(lambda change, slope: jax.vjp(at, change)[1](slope)[0])
 
         def gradient(change: Array, step: int) -> Array:
             progress(step / N_STEP, "gradients")
-            value, found = slope(change)
+            values = values_at(change)
+            value, slope = self.slope(values)
             if not best or float(value) < best[0].value:
-                best[:] = [_Best(float(value), np.asarray(at(change), np.float64))]
-            return found
+                best[:] = [_Best(float(value), np.asarray(values, np.float64))]
+            return by_change(change, slope / value)  # of the logarithm
 
         descend(gradient, jnp.zeros(len(self.start)), N_STEP, optax.cosine_decay_schedule(RATE, N_STEP))
         return best[0].values
@@ -296,11 +303,11 @@ class Tuning:
         """Moves of units between numbers of an axis while they help; from those that hurt most to those that hurt least."""
         axis, edges = self.axes[number], np.cumsum([0, *(len(axis.start) for axis in self.axes)])
         own, grain = slice(int(edges[number]), int(edges[number + 1])), np.broadcast_to(axis.grain, axis.start.shape)
-        slope, unit = jax.jit(jax.grad(self.smooth)), np.diag(grain)
+        unit = np.diag(grain)
         for _ in range(MOVES):
             order = np.arange(len(grain))
             if len(order) > N_DONOR:
-                order = np.argsort(np.asarray(slope(jnp.asarray(values, float)))[own] * grain, kind="stable")
+                order = np.argsort(np.asarray(self.slope(values)[1])[own] * grain, kind="stable")
             donors = [a for a in order[::-1] if values[own][a] - grain[a] >= axis.least[a] - 1e-9][:N_DONOR]
             near = []
             for a, b in ((a, b) for a in donors for b in order[:N_RECEIVER] if a != b):

@@ -1,6 +1,5 @@
 """Propagation through a graph, and meetings of replicas in it."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -272,13 +271,12 @@ def test_derivatives_along_the_path_are_those_of_the_whole_recursion(
 
         return of
 
-    quick = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-    expected = quick(jax.grad(total(lambda *step: lane_ends(*step)[0].max(axis=0))))(values)
-    found = quick(jax.grad(total(propagate)))(values)
+    expected = jax.jit(jax.grad(total(lambda *step: lane_ends(*step)[0].max(axis=0))))(values)
+    found = jax.jit(jax.grad(total(propagate)))(values)
     largest = max(float(jnp.abs(own).max()) for own in expected)
     for own, right in zip(found, expected, strict=True):
         np.testing.assert_allclose(own, right, rtol=1e-5, atol=1e-7 * largest)  # of draws in single precision
-    forwards = quick(lambda at: jax.jvp(total(propagate), (at,), (at,))[1])(values)
+    forwards = jax.jit(lambda at: jax.jvp(total(propagate), (at,), (at,))[1])(values)
     assert float(forwards) == pytest.approx(sum(float((v * g).sum()) for v, g in zip(values, found, strict=True)))
 
 

@@ -71,8 +71,7 @@ class Derivatives:
 
 def derivatives(function: Any, cluster: Cluster) -> Derivatives:
     """By JAX, and by central differences."""
-    quick = {"xla_backend_optimization_level": 0}  # run a few times only: compile fast
-    at = jax.jit(jax.value_and_grad(lambda factors: function(scaled(cluster, factors))), compiler_options=quick)
+    at = jax.jit(jax.value_and_grad(lambda factors: function(scaled(cluster, factors))))
     ones = np.ones(len(FIELDS))
     value, gradient = at(jnp.asarray(ones))
     steps = STEP * np.eye(len(FIELDS))
