@@ -238,7 +238,7 @@ class Tuning:
 
     @cached_property
     def slope(self) -> Callable[[Values], tuple[Array, Array]]:
-        """The quantile on the draws of the search, seconds, and its derivative by every number; compiled once for all searches."""
+        """Returns the quantile on the draws of the search, seconds, and its derivatives; compiled once for all searches."""
         self.prepare()
         compiled = jax.jit(jax.value_and_grad(self.smooth))
         return lambda values: compiled(jnp.asarray(values, float))
