@@ -131,7 +131,7 @@ def _of_chains(
 
 
 def _of_approximation(sampled: PosteriorDraws) -> Verdict:
-    k_hat, n_draw = float(f"{sampled.k_hat:.3g}"), float(sampled.diverging.size)
+    k_hat, n_draw = sampled.k_hat, float(sampled.diverging.size)
     ok = k_hat < GOOD_K
     how, place = ("good", "is close to") if ok else ("failed", "misses part of")
     shape = f"Pareto shape {k_hat:.2f}, {'' if ok else 'not '}below {GOOD_K}"
