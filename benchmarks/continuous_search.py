@@ -93,7 +93,7 @@ def by_grid(tuning: Tuning) -> Floats:
 def by_scipy(tuning: Tuning, n_start: int) -> Floats:
     """The best of L-BFGS-B from random starts, on the draws of the search, rounded as the search rounds."""
     rng, ends = np.random.default_rng(0), []
-    tuning.prepare()
+    _ = tuning.slope  # what must not be made while a function is traced
     slope = jax.jit(jax.value_and_grad(lambda change: jnp.log(tuning.smooth(tuning.values_of(change)))))
 
     def value(change: Floats) -> tuple[float, Floats]:

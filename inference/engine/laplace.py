@@ -212,7 +212,7 @@ def weighted(made: ModelProgram, near: Mode, n_draw: int, key: jax.Array) -> Pos
             break
         best = found
     flat = best.z[generator(key, n_round).choice(len(best.z), n_draw, p=_even(best.weight))]
-    return independent(constrained(made, made.sites(flat)), best.k_hat, flat)
+    return independent(constrained(made, made.sites(flat)), float(f"{best.k_hat:.3g}"), flat)  # more is rounding
 
 
 def around(flat: np.ndarray) -> Mode:

@@ -129,8 +129,7 @@ def independent(draws: dict[str, np.ndarray], k_hat: float, flat: np.ndarray) ->
     """Draws [draw, ...] of an approximation, as one chain."""
     n_draw = len(next(iter(draws.values())))
     none = np.zeros((1, n_draw), dtype=int)
-    shape = float(f"{k_hat:.3g}")  # further digits are those of rounding
-    return PosteriorDraws({name: value[None] for name, value in draws.items()}, none.astype(bool), none, shape, flat)
+    return PosteriorDraws({name: value[None] for name, value in draws.items()}, none.astype(bool), none, k_hat, flat)
 
 
 PartData = TypeVar("PartData", contravariant=True)

@@ -204,10 +204,6 @@ class Tuning:
         each = MOST_KNOWN[fresh] // max(len(self.fleet.others), 1)
         return 1 << int(np.clip(each, *N_KNOWN[fresh])).bit_length() - 1
 
-    def prepare(self) -> None:
-        """Makes the values that must not be made while a function is traced."""
-        _ = self._on_search, self._known, self.fleet.growth if self._moves("share") else None
-
     def values_of(self, change: Array) -> Array:
         """Numbers at logarithms of their change, inside bounds and budgets."""
         parts = zip(self.axes, self.parts(change), strict=True)
@@ -239,9 +235,8 @@ class Tuning:
     @cached_property
     def slope(self) -> Callable[[Values], tuple[Array, Array]]:
         """Returns the quantile on the draws of the search, seconds, and its derivatives; compiled once for all searches."""
-        self.prepare()
-        compiled = jax.jit(jax.value_and_grad(self.smooth))
-        return lambda values: compiled(jnp.asarray(values, float))
+        _ = self._on_search, self._known, self.fleet.growth if self._moves("share") else None  # not while it is traced
+        return jax.jit(jax.value_and_grad(self.smooth))
 
     def best(self, progress: Progress = silent) -> Floats:
         """Returns the best numbers that can be run.
@@ -272,8 +267,7 @@ class Tuning:
 
         def gradient(change: Array, step: int) -> Array:
             progress(step / N_STEP, "gradients")
-            values = values_at(change)
-            value, slope = self.slope(values)
+            value, slope = self.slope(values := values_at(change))
             if not best or float(value) < best[0].value:
                 best[:] = [_Best(float(value), np.asarray(values, np.float64))]
             return by_change(change, slope / value)  # of the logarithm
