@@ -31,7 +31,7 @@ from prism_jax.launch.launch_files import head_of_config, head_of_script
 from prism_jax.launch.megatron import megatron_job
 from prism_jax.launch.megatron_programs import INVERSE
 from prism_jax.launch.read_heads import read_heads
-from prism_jax.launch.stated import StatedJob
+from prism_jax.launch.stated import BY_HAND, NO_FIELD, StatedJob
 from tests.prism_jax.launch.cases import carriers, cases_of
 from tests.prism_jax.launch.cases.case import wrong as case_wrong
 
@@ -256,7 +256,7 @@ def _outcome(file: Path, one: Mapping[str, Any], row: Mapping[str, Any] | None) 
         text = str(error)
         return [
             "named as not modelled"
-            if "no field of a job describes" in text
+            if NO_FIELD in text or BY_HAND in text
             else f"refused: {text.partition(': ')[2][:80]}"
         ]
     if job.refused:

@@ -13,7 +13,7 @@ from .head import Head, SaidValue
 from .megatron_model import put_experts_plan, put_model
 from .models import put_head_model
 from .pipeline_layout import put_layer_split
-from .stated import StatedJob, dtype_of, first_true, is_true, literal, whole
+from .stated import BY_HAND, NO_FIELD, StatedJob, dtype_of, first_true, is_true, literal, whole
 
 
 class ArgumentName(NamedTuple):
@@ -58,13 +58,13 @@ NOT_MODELLED = (
 )  # fmt: skip
 # What makes another model of it than a decoder of text: argument -> what it says.
 OTHER_MODELS = {
-    "hybrid_override_pattern": "layers with Mamba or others in a pattern",
-    "hybrid_layer_pattern": "layers with Mamba or others in a pattern",
-    "is_hybrid_model": "layers with Mamba or others in a pattern",
-    "decoder_num_layers": "an encoder and a decoder",
-    "retro_add_retriever": "retrieval",
-    "vision_pretraining": "images",
-    "experimental_attention_variant": "an attention of its own",
+    "hybrid_override_pattern": f"layers with Mamba or others in a pattern, {BY_HAND}",
+    "hybrid_layer_pattern": f"layers with Mamba or others in a pattern, {BY_HAND}",
+    "is_hybrid_model": f"layers with Mamba or others in a pattern, {BY_HAND}",
+    "decoder_num_layers": f"an encoder and a decoder, {BY_HAND}",
+    "retro_add_retriever": f"retrieval, {NO_FIELD}",
+    "vision_pretraining": f"images, {BY_HAND}",
+    "experimental_attention_variant": f"an attention of its own, {NO_FIELD}",
 }
 
 
@@ -106,9 +106,7 @@ def _refuse(head: Head, job: StatedJob) -> None:
     for name, about in OTHER_MODELS.items():
         value = head.said(name)
         if value is not None and value.text not in NEUTRAL:
-            job.refused.append(
-                f"line {value.line}: {name} = {value.text[:40]}: {about}, which no field of a job describes"
-            )
+            job.refused.append(f"line {value.line}: {name} = {value.text[:40]}: {about}")
 
 
 # --- The plan --------------------------------------------------------------------------------------------------------

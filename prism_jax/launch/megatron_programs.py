@@ -14,6 +14,7 @@ from .head import Head, SaidValue, plain_number, product_text, without_line
 from .launch_line import LaunchLine, LaunchProgram, flags_of, runs
 from .models import model_of_name
 from .shell_values import ShellWord, is_open
+from .stated import BY_HAND, NO_FIELD
 
 MARKERS = ("tensor_model_parallel_size", "num_layers", "micro_batch_size")
 OLD = ("checkpoint_activations", "DDP_impl", "model_parallel_size", "zero_stage", "deepspeed")  # before Megatron-Core
@@ -32,13 +33,10 @@ TOKENIZERS = {  # rows of the vocabularies that tokenizers of Megatron-LM have b
 }
 NAMED_TOKENIZERS = ("tokenizer_model", "tokenizer_name_or_path", "tokenizer_path", "hf_checkpoint", "model")
 NO_DECODERS = (  # names of programs, and why no job can be made of what they do
-    (r"(?:^|[_/.])t5(?:[_/.]|$)|encoder_decoder", "trains an encoder and a decoder, which no field of a job describes"),
-    (r"retro|realm|(?:^|_)ict(?:_|\.)", "trains a model with retrieval, which no field of a job describes"),
-    (
-        r"vision|vlm|llava|multimodal|mimo|clip|(?:^|/)\w*dit_",
-        "trains a model of images, which no field of a job describes",
-    ),
-    (r"mamba|hybrid", "trains layers with Mamba or others in a pattern, which no field of a job describes"),
+    (r"(?:^|[_/.])t5(?:[_/.]|$)|encoder_decoder", f"trains an encoder and a decoder, {BY_HAND}"),
+    (r"retro|realm|(?:^|_)ict(?:_|\.)", f"trains a model with retrieval, {NO_FIELD}"),
+    (r"vision|vlm|llava|multimodal|mimo|clip|(?:^|/)\w*dit_", f"trains a model of images, {BY_HAND}"),
+    (r"mamba|hybrid", f"trains layers with Mamba or others in a pattern, {BY_HAND}"),
     (
         r"infer|generat|server|serve|convert|checkpoint|hf2|2hf|export|quantiz|prune|evaluat|preprocess|tasks/",
         "is no training",

@@ -20,6 +20,9 @@ from ..tables.yaml_toml import flow
 from .head import Head, SaidValue
 
 LONGEST_LITERAL = 400
+# Why no job is made of a model: job files have such models, or have none.
+BY_HAND = "which is not read from arguments; describe it in a job file (`prism-jax init`)"
+NO_FIELD = "which no field of a job describes"
 PRIVATE = re.compile(r"(?:~|\.{0,2})/[^\s,;]{1,400}|\b\d{1,3}(?:\.\d{1,3}){3}\b")  # paths and addresses
 
 
