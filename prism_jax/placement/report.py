@@ -130,7 +130,7 @@ class PlacementReport(Report):
                 **_gain(self),
                 "left out": f"node{'s' * (len(self.left_out) > 1)} {_named(self)}" if self.left_out else "",
             },
-            evidence=f"{len(self.methods)} placements on the same fresh draws; {len(self.node_slowdown):,} measured nodes",
+            evidence=f"{len(self.methods)} placements on the same fresh draws; slowdowns of {len(self.node_slowdown):,} nodes",
             assumptions=("nodes stay as slow as they were measured",),
             next_step="--hostfile FILE, --rankfile FILE: for your launcher",
         )
