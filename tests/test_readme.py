@@ -50,7 +50,7 @@ FASTER = {  # start of a command -> options that make it small
     "compare": "--samples 64",
     "plan": "--space space.yaml --samples 64",
     "search": "--space space.yaml",
-    "place": "--set plan.dp=2 --set plan.global_batch=32",
+    "place": "--set plan.dp=2 --set plan.global_batch=16",
 }
 ELSEWHERE = {  # commands that other tests run, since they change the shell or the environment of the user
     "prism-jax --install-completion": "tests/prism_jax/shell/test_streams.py",

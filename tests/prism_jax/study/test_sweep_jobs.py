@@ -114,8 +114,8 @@ def test_processes_end_where_their_caller_is_interrupted() -> None:
         pool.submit(_sleeps, 600.0)
         began = time.monotonic()
         raise KeyboardInterrupt
-    assert time.monotonic() - began < 2.0
-    assert not multiprocessing.active_children()
+    assert time.monotonic() - began < 20.0  # of 600 s
+    assert wait_for(lambda: [] if multiprocessing.active_children() else [True])
 
 
 def children(pid: int) -> list[int]:
