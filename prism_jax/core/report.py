@@ -14,8 +14,10 @@ from __future__ import annotations
 import functools
 import json
 import math
+import shlex
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from itertools import pairwise
@@ -212,9 +214,11 @@ def then_or(command: str | None, then: str, keep: str) -> str:
         then: a text with `{}` for the name.
         keep: names `-o`.
     """
-    words = (command or "").replace("--output=", "--output ").split()
-    written = next((after for word, after in pairwise(words) if word in ("-o", "--output")), "")
-    return then.format(written) if written else keep
+    with suppress(ValueError):  # of a saved report, whose quotes do not match
+        words = [part for word in shlex.split(command or "") for part in word.split("=", word.startswith("--output="))]
+        written = next((after for word, after in pairwise(words) if word in ("-o", "--output")), "")
+        return then.format(shlex.quote(written)) if written else keep
+    return keep
 
 
 SCHEMA = "schema"

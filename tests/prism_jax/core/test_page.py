@@ -26,6 +26,7 @@ from prism_jax.core.page import (
 )
 from prism_jax.core.page_html import Sheet, block_html, sheets_html
 from prism_jax.core.page_text import block_lines, page_lines
+from prism_jax.core.report import then_or
 
 HOSTILE = "<script>alert('x')</script> \"&\" \u202edlrow\x1b[31m"
 CARD = Card(
@@ -191,3 +192,19 @@ def test_what_holds_nothing_is_not_on_a_page():
     assert Page(None, [*nothing, Group("group", nothing), Note("text")]).blocks == (Note("text"),)
     assert left_out(3, 3, "rows") in nothing
     assert left_out(1_203, 3, "rows") == Note("and 1,200 more rows (--json lists them)")
+
+
+@pytest.mark.parametrize(
+    ("command", "step"),
+    [
+        ("prism-jax search job.yaml -o best.yaml", "predict best.yaml"),
+        ("prism-jax search job.yaml --output=best.yaml --seed 1", "predict best.yaml"),
+        ("prism-jax search job.yaml --output 'my best.yaml'", "predict 'my best.yaml'"),
+        ("prism-jax search job.yaml '--output=my best.yaml'", "predict 'my best.yaml'"),
+        ("prism-jax search 'a -o b.yaml'", "keep"),
+        ("prism-jax search 'job", "keep"),
+        (None, "keep"),
+    ],
+)
+def test_a_next_step_names_the_file_that_was_written(command: str | None, step: str) -> None:
+    assert then_or(command, "predict {}", "keep") == step
