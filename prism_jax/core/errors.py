@@ -39,6 +39,12 @@ def printable_lines(text: str) -> str:
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
+def in_one_line(error: Exception) -> str:
+    """The message of an error as one line, its mistakes, which have a line each, told apart by semicolons."""
+    *others, last = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()] or [""]
+    return "; ".join([*(line.rstrip(".") for line in others), last])
+
+
 def shortened(text: str) -> str:
     """`text` without what nobody reads: the middle of a line of more than `MOST_LINE` characters, lines beyond `MOST_LINES`."""
     if len(text) <= MOST_LINE and text.count("\n") < MOST_LINES:

@@ -15,18 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..core.errors import DataError
-from ..core.picture import (
-    GREY,
-    INDIGO,
-    ROSE,
-    SAND,
-    TEAL,
-    hours_or_days,
-    name_time_axis,
-    new_axes,
-    new_figure,
-    style,
-)
+from ..core.picture import GREY, INDIGO, ROSE, SAND, TEAL, hours_or_days, name_time_axis, new_axes, new_figure, style
 from ..explain.types import percent
 from .capacity import DAY_S
 from .figures import JobFigures

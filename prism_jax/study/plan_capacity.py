@@ -11,7 +11,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING, Annotated
 
 from .._version import __version__
-from ..core.errors import ConfigError, DataError, PlanError, SpecError
+from ..core.errors import ConfigError, DataError, PlanError, SpecError, in_one_line
 from ..core.processes import Progress, silent
 from ..core.units import seconds_of
 from ..core.use_case import UNTIMED_S, Message, Option, OptionGroup, noted, use_case
@@ -284,7 +284,7 @@ def _best(fleet: Fleet, job: Job, asked: FleetOptions, prices: Prices, draws: Ap
     except ConfigError:  # of the space: of no fleet
         raise
     except (PlanError, SpecError) as error:
-        return _Found(fleet, job, problem=" ".join(str(error).split()))
+        return _Found(fleet, job, problem=in_one_line(error))
 
 
 def _with_goodput(found: _Found, span: Span, threats: Reliability | None, seed: int) -> _Found:
@@ -297,7 +297,7 @@ def _with_goodput(found: _Found, span: Span, threats: Reliability | None, seed: 
     try:
         made = predict_run(found.job, **asked)
     except SpecError as error:
-        return _Found(found.fleet, found.job, problem=" ".join(str(error).split()))
+        return _Found(found.fleet, found.job, problem=in_one_line(error))
     run = made.parts
     share = float(run.n_steps * run.steps.mean_s / run.expected_s())
     return replace(found, goodput=share if isfinite(share) else nan, assumed=made.assumed)

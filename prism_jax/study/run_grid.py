@@ -17,7 +17,7 @@ import numpy as np
 
 from ..calibration.band import model_factors
 from ..core.arrays import Floats
-from ..core.errors import PrismError
+from ..core.errors import PrismError, in_one_line
 from ..core.executor import ALONE, Workers, run_tasks
 from ..core.kept_work import identity, saved_at_the_end
 from ..core.kernels import COMM_AXES
@@ -197,7 +197,7 @@ def _loaded(task: Task, load: Callable[[Task], Job]) -> tuple[Job | None, str]:
     try:
         return load(task), ""
     except PrismError as error:
-        return None, " ".join(str(error).split())
+        return None, in_one_line(error)
 
 
 def _measured(task: Task, *, load: Callable[[Task], Job], asked: StudyRequest) -> Row:
@@ -207,7 +207,7 @@ def _measured(task: Task, *, load: Callable[[Task], Job], asked: StudyRequest) -
     try:
         return job.content, np.array(astuple(figures_of(job, asked)), dtype=np.float64), ""
     except PrismError as error:
-        return job.content, None, " ".join(str(error).split())
+        return job.content, None, in_one_line(error)
 
 
 def _row(task: Task, journal: StudyJournal, number: int) -> MeasuredTask[Task]:

@@ -4,6 +4,7 @@ import csv
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +33,14 @@ FEW = ["--samples", "64"]
 def job(tmp_path: Path) -> str:
     (tmp_path / "job.yaml").write_text(JOB)
     return str(tmp_path / "job.yaml")
+
+
+def test_mistakes_of_a_job_that_is_none_are_told_apart(tmp_path: Path, capsys) -> None:
+    (tmp_path / "bad.yaml").write_text("plan: {tp: 1}\n")
+    assert main(["sweep", str(tmp_path / "bad.yaml"), "--set", "plan.tp=1", *FEW]) == 2
+    assert re.search(
+        r"the first: .*bad\.yaml model: is missing; .*bad\.yaml cluster: is missing;", capsys.readouterr().err
+    )
 
 
 def test_text_json_csv_and_markdown_tell_the_same(job: str, tmp_path: Path, capsys) -> None:
