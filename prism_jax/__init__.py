@@ -44,10 +44,7 @@ if TYPE_CHECKING:
     from .sharding.shard_tables import shard_tables as shard_tables
     from .show.catalogues import show_catalogue as show_catalogue, show_entry as show_entry
     from .show.show import job_section as job_section
-    from .simulate.sensitivity import (
-        hardware_sensitivity as hardware_sensitivity,
-        noise_free_step as noise_free_step,
-    )
+    from .simulate.sensitivity import hardware_sensitivity as hardware_sensitivity, noise_free_step as noise_free_step
     from .simulate.step_time import step_quantile as step_quantile, step_time as step_time
     from .slowdowns.find_slow_gpus import find_slow_gpus as find_slow_gpus
     from .study.compare_jobs import compare_jobs as compare_jobs

@@ -16,14 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common import start
-from experiments.stated_errors.measure import (
-    BOUNDED,
-    METHODS,
-    against_brute_force,
-    against_truth,
-    held,
-    shares_within,
-)
+from experiments.stated_errors.measure import BOUNDED, METHODS, against_brute_force, against_truth, held, shares_within
 
 BAR, LEAST_HELD = (0.92, 0.98), 0.985
 

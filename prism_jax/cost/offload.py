@@ -30,13 +30,7 @@ import numpy as np
 from ..core.arrays import Floats
 from ..framework.base import MEGATRON, MemoryOptions
 from ..plan.fields import gradients_on_host, optimizer_on_host
-from ..plan.optimizers import (
-    OPTIMIZERS,
-    has_master,
-    main_gradient_bytes,
-    moments_bytes,
-    updated_bytes,
-)
+from ..plan.optimizers import OPTIMIZERS, has_master, main_gradient_bytes, moments_bytes, updated_bytes
 from ..plan.plan import ParallelPlan
 from ..system.hardware import Cluster
 from ..workload.base.workload import Comm, Workload, total_bytes

@@ -19,13 +19,7 @@ from ..core.readable import evenly
 from ..core.report import to_plain
 from .curves import MOST_CURVES, MOST_PANELS
 from .parameters import INTERVALS, Parameter, parameters_of
-from .report import (
-    FitReport,
-    KeptFitReport,
-    ReplicatedValues,
-    share_text,
-    shares_to_show,
-)
+from .report import FitReport, KeptFitReport, ReplicatedValues, share_text, shares_to_show
 
 COLOURS = (INDIGO, ROSE, TEAL, SAND, WINE, CYAN, GREEN, PURPLE, OLIVE)
 COLUMNS = 3

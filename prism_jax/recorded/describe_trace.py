@@ -26,17 +26,7 @@ from ..trace.step_log import without_warm_up
 from ..trace.trace import Trace
 from .kernel_report import TraceKernelsReport
 from .report import TraceInfoReport, TraceReplayReport
-from .trace_facts import (
-    LogReading,
-    Meta,
-    Skip,
-    TraceFile,
-    named,
-    recorded,
-    recorded_ops,
-    trace_facts,
-    with_kernels,
-)
+from .trace_facts import LogReading, Meta, Skip, TraceFile, named, recorded, recorded_ops, trace_facts, with_kernels
 
 
 def typical_steps(trace: Trace) -> list[int]:

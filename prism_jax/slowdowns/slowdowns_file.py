@@ -34,15 +34,7 @@ from ..tables.csv_rows import CsvRow, CsvTable, number_of, read_packed_text
 from ..tables.document import short
 from ..tables.monitor_text import as_csv
 from .detectors import about_of, detectors_of, read_detectors
-from .measured_speeds import (
-    ALL as ALL_CLASSES,
-    Recognised,
-    SpeedColumn,
-    at_work,
-    class_of,
-    combined,
-    recognised,
-)
+from .measured_speeds import ALL as ALL_CLASSES, Recognised, SpeedColumn, at_work, class_of, combined, recognised
 from .node_names import HOST
 from .slow_gpus import EXTREMES_ALONE, slowdowns_of_readings
 from .slowdown_columns import (

@@ -21,11 +21,7 @@ from ..cost.memory_layouts import ClassifiedLayout, MeasuredLayout, MemorySummar
 from ..fits.load_fits import kept_calibration, refuse_other_device
 from ..result.parameters import Seed
 from .job_table import JOBS, MeasuredRun, read_job_table, read_memory_runs
-from .report import (
-    MemoryOutcomes,
-    MemoryValidationReport,
-    StepsValidationReport,
-)
+from .report import MemoryOutcomes, MemoryValidationReport, StepsValidationReport
 from .score import errors_of
 
 if TYPE_CHECKING:

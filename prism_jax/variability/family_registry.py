@@ -15,17 +15,7 @@ from ..core.bounds import MOST_CV, MOST_SLOWDOWN
 from ..core.errors import FieldPath, SpecError
 from ..core.lazy import special
 from ..core.registry import Registry, did_you_mean
-from .families import (
-    CONSTANT,
-    Constant,
-    Family,
-    Gamma,
-    LogNormal,
-    Normal,
-    StudentT,
-    check_in_range,
-    check_scale,
-)
+from .families import CONSTANT, Constant, Family, Gamma, LogNormal, Normal, StudentT, check_in_range, check_scale
 
 
 @dataclass(frozen=True)

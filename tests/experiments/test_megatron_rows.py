@@ -9,13 +9,7 @@ import pytest
 
 from experiments.memory_validation.megatron_ci import law_record
 from experiments.memory_validation.megatron_rows import read_rows
-from experiments.memory_validation.peak_errors import (
-    Peak,
-    fit_law,
-    left_out_coverage,
-    megatron_peaks,
-    step_table_peaks,
-)
+from experiments.memory_validation.peak_errors import Peak, fit_law, left_out_coverage, megatron_peaks, step_table_peaks
 from prism_jax.framework.frameworks import MEGATRON_CORE
 
 ROW = {

@@ -7,14 +7,7 @@ from matplotlib.text import Text
 from inference.engine.diagnostics import Checks
 from prism_jax.core.picture import figure_bytes
 from prism_jax.fits.curves import MOST_CURVES, MOST_SIZES, MOST_VALUES, bandwidth_curves, replicated_values
-from prism_jax.fits.picture import (
-    plot_bandwidth,
-    plot_bandwidths,
-    plot_fit,
-    plot_replicated,
-    plot_shares,
-    size_name,
-)
+from prism_jax.fits.picture import plot_bandwidth, plot_bandwidths, plot_fit, plot_replicated, plot_shares, size_name
 from prism_jax.fits.report import CollectiveCurve, ReplicatedValues
 
 SHARES = {"gpu": 0.62, "node": 0.3, "run": 0.08}

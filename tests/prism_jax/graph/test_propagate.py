@@ -14,14 +14,7 @@ from prism_jax.graph.build import Portion, build_graph, work_terms
 from prism_jax.graph.draws import key_words, residual_map, standardised
 from prism_jax.graph.levels import level_table
 from prism_jax.graph.members import ExplicitMembers, member_table
-from prism_jax.graph.propagate import (
-    CallNoise,
-    CommFactors,
-    GraphArrays,
-    WorkFactors,
-    lane_ends,
-    propagate,
-)
+from prism_jax.graph.propagate import CallNoise, CommFactors, GraphArrays, WorkFactors, lane_ends, propagate
 from prism_jax.graph.step_graph import StepGraph, decide, noise_free_s, pad_graph
 from prism_jax.schedule.order import Part, ScheduleOrder
 from prism_jax.schedule.registry import make_schedule

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from prism_jax.recorded import replay as module
-from prism_jax.recorded.replay import (
-    Ready,
-    ReplayProgram,
-    _critical_seconds,
-    _ends,
-    replay,
-    replay_program,
-)
+from prism_jax.recorded.replay import Ready, ReplayProgram, _critical_seconds, _ends, replay, replay_program
 from prism_jax.trace.dependencies import durations, last_arrival, observed_waits
 from prism_jax.trace.pipeline import dependencies
 from prism_jax.trace.trace import TraceOp

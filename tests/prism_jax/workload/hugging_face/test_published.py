@@ -14,12 +14,7 @@ from hypothesis import given, settings, strategies as st
 from prism_jax.core.errors import DataError, PrismError, SpecError
 from prism_jax.workload.base.workload import distinct_runs
 from prism_jax.workload.catalog import model, workload
-from prism_jax.workload.hugging_face.config import (
-    ARCHITECTURES,
-    MAX_CONFIG_BYTES,
-    model_from_hf,
-    read_hf_config,
-)
+from prism_jax.workload.hugging_face.config import ARCHITECTURES, MAX_CONFIG_BYTES, model_from_hf, read_hf_config
 from prism_jax.workload.transformer.mixers import WindowSpec
 from prism_jax.workload.transformer.spec import TransformerSpec
 from tests.support.published_configs import LLAMA_4, MISTRAL, PUBLISHED, REFUSED
