@@ -25,7 +25,8 @@ from .megatron_files import ANY_MEGATRON, MEGATRON_CARRIERS, NEMO_PROGRAM
 from .megatron_programs import MEGATRON_PROGRAMS
 from .nanotron import NANOTRON_CARRIER, NANOTRON_PROGRAM
 from .read_heads import read_heads
-from .shell import SUFFIXES as SCRIPT_SUFFIXES, ShellScript, follow
+from .shell import SUFFIXES as SCRIPT_SUFFIXES, follow
+from .shell_script import ShellScript
 from .torchtitan import TITAN_CARRIER, TITAN_PROGRAM
 from .verl import VERL_CARRIERS, VERL_PROGRAMS
 

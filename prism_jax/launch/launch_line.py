@@ -16,7 +16,7 @@ from ..core.errors import DataError
 from ..tables.document import Document
 from .config_files import ConfigFiles, documents_of, follow_from
 from .head import LONGEST_VALUE, Head, SaidValue, plain_number, product_text
-from .shell import ShellCommand, ShellScript
+from .shell_script import ShellCommand, ShellScript
 from .shell_values import LAST_MARK, ShellWord, is_open
 
 PER_NODE = (

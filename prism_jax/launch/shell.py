@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
@@ -19,10 +18,10 @@ from typing import Any
 
 from ..core.errors import DataError
 from ..core.read_file import read_text
+from .shell_script import MOST_BYTES, REMEDY, ShellCommand, ShellScript
 from .shell_values import (
     LAST_MARK,
     MARKS,
-    OpenValues,
     ShellState,
     ShellValues,
     ShellWord,
@@ -34,7 +33,6 @@ from .shell_values import (
 )
 
 _BARE = re.compile(r"\$([A-Za-z_]\w*|\d)")
-MOST_BYTES = 4 << 20  # of a script
 MOST_STEPS = 200_000  # statements that are followed
 MOST_COMMANDS = 5_000
 MOST_FILES = 50  # that a script writes
@@ -42,45 +40,6 @@ MOST_TEXT = 1 << 20  # characters of a value
 MOST_ITEMS = 5_000  # of an array
 DEEPEST = 60  # statements inside each other, sourced files and calls included
 MOST_ROUNDS = 1_000  # of a loop whose condition stays known
-REMEDY = "Give a script of bash, or import the log of its run."
-
-
-@dataclass(frozen=True)
-class ShellCommand:
-    """A command line that the script would start.
-
-    Attributes:
-        words: the command and its arguments.
-        line: of the script.
-        variables: variables at that point, by name; arrays are left out.
-    """
-
-    words: tuple[ShellWord, ...]
-    line: int
-    variables: Mapping[str, str]
-
-
-@dataclass
-class ShellScript:
-    """Command lines and options of a script that was followed.
-
-    Attributes:
-        commands: in order; those of both ways of an open condition.
-        directives: options of `#SBATCH` lines, by name.
-        files: texts that it writes by here-documents, by name.
-        flag_lines: lines on which `--name` stands, comments left out, by name with `_` for `-`.
-        open: what it does not say.
-        missing: files that it sources and that are not there or lie elsewhere, with lines.
-        started: scripts of its folder that it starts and that were followed, with lines.
-    """
-
-    commands: list[ShellCommand] = field(default_factory=list)
-    directives: dict[str, ShellWord] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
-    flag_lines: dict[str, list[ShellWord]] = field(default_factory=dict)
-    missing: list[ShellWord] = field(default_factory=list)
-    started: list[ShellWord] = field(default_factory=list)
-    open: OpenValues = field(default_factory=OpenValues)
 
 
 def follow(
@@ -102,33 +61,14 @@ def follow(
         DataError: the file cannot be read, is no script of bash, or does not end.
     """
     found = ShellScript()
-    text = _read_script(path, found)
-    said = _of_directives(found, from_directives or {})
+    text = found.read(path)
+    said = found.of_directives(from_directives or {})
     around = {**said, **(environment or {})}
     state = ShellState({"BASH_SOURCE": [path.name], **around}, [path.name, *arguments], exported=set(around))
-    follower = _Follower(found, path, root)
-    follower.from_directives = from_directives or {}
-    follower.run(MARKS.sub("", text), state)
+    _Follower(found, path, root, from_directives or {}).run(MARKS.sub("", text), state)
     return found
 
 
-def _read_script(path: Path, found: ShellScript) -> str:
-    """Text of a script; its `#SBATCH` lines and the lines of its flags go into `found`."""
-    text = read_text(path, MOST_BYTES, REMEDY)
-    for number, line in enumerate(text.splitlines(), start=1):
-        for flag in _FLAG.findall(line) if "--" in line and not line.lstrip().startswith("#") else ():
-            found.flag_lines.setdefault(flag.replace("-", "_"), []).append(ShellWord(line, number))
-        if (said := _SBATCH.match(line)) is not None:
-            name = {"N": "nodes", "n": "ntasks"}.get(said[2] or "", said[1] or said[2])
-            found.directives[name] = ShellWord(said[3].split()[0], number)
-    return text
-
-
-def _of_directives(found: ShellScript, names: Mapping[str, str]) -> dict[str, str]:
-    return {name: found.directives[one].text for name, one in names.items() if one in found.directives}
-
-
-_FLAG = re.compile(r"--([A-Za-z][\w-]{1,60})")
 _STEP = re.compile(r"(\w+)(\+\+|--|\+=|-=)(\d{1,6})?")
 _LINE = re.compile(r"\s.*--\w")
 _CARRIERS = (
@@ -138,17 +78,16 @@ _CARRIERS = (
 _SHELLS = ("bash", "sh")
 _STARTERS = (*_CARRIERS, *_SHELLS, "exec", "sbatch", "mpirun", "env", "time")  # in front of a script that is started
 SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".srun", ".pbs")
-_SBATCH = re.compile(r"#SBATCH\s+(?:--([a-z-]+)|-([A-Za-z]))[=\s]\s*([^#]+)")
 
 
 class _Follower(ShellValues):
     """Follows the statements of one file and of those that it sources."""
 
-    def __init__(self, found: ShellScript, path: Path, root: Path | None = None) -> None:
+    def __init__(self, found: ShellScript, path: Path, root: Path | None, from_directives: Mapping[str, str]) -> None:
         super().__init__()
         self.tops = [path.parent.resolve(), *([root.resolve()] if root else [])]
         self.found, self.path, self.steps, self.depth, self.open = found, path, 0, 0, found.open
-        self.from_directives: Mapping[str, str] = {}
+        self.from_directives = from_directives
         self.starter: tuple[ShellWord, ...] = ()  # words in front of the script that is followed
 
     def run(self, text: str, state: ShellState, first_line: int = 0) -> None:
@@ -425,13 +364,13 @@ class _Follower(ShellValues):
         text, file, first_line = self.found.files.get(self.open.shown(named)), self._file(named), line - 1
         before, starter = self.path, self.starter
         if text is None and file is not None:
-            self.path, text, first_line = file, MARKS.sub("", _read_script(file, self.found)), 0
+            self.path, text, first_line = file, MARKS.sub("", self.found.read(file)), 0
             self.found.started.append(ShellWord(file.name, line))
         if text is None:
             return False
         everything = "*" in state.exported  # set -a
         around = {name: one for name, one in state.variables.items() if everything or name in state.exported}
-        around = {"BASH_SOURCE": [self.path.name], **_of_directives(self.found, self.from_directives), **around}
+        around = {"BASH_SOURCE": [self.path.name], **self.found.of_directives(self.from_directives), **around}
         own = ShellState(around, [self.path.name, *(word.text for word in words[at + 1 :])], exported=set(around))
         self.starter = (*starter, *(word for word in words[:at] if word.text not in (*_SHELLS, "exec")))
         self.run(text, own, first_line)

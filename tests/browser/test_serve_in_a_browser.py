@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.prism_jax.launch.heads import LLAMA, megatron_block, megatron_steps
+from tests.prism_jax.serve.client import JOB
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
 pytestmark = pytest.mark.slow
@@ -84,13 +85,6 @@ def press(page: Any, name: str, key: str = "Enter") -> None:
     page.keyboard.press(key)
 
 
-JOB = """
-name: small
-model: {preset: llama-2-7b, n_layers: 2}
-cluster: {preset: dgx-a100, n_devices: 8}
-plan: {tp: 2, micro_batch: 1, global_batch: 16, seq_len: 1024}
-framework: megatron-core
-"""
 SPACE = "tp: [1, 2]\npp: 1\ncp: 1\nmicro_batch: [1, 2]\nschedule: 1f1b\nvirtual_stages: 1\nrecompute: none\nzero_stage: [0, 1]\n"
 
 

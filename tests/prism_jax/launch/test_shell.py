@@ -10,7 +10,8 @@ from hypothesis import given, settings, strategies as st
 from prism_jax.core.errors import DataError
 from prism_jax.launch import shell
 from prism_jax.launch.launch_line import included_gpus
-from prism_jax.launch.shell import ShellScript, follow
+from prism_jax.launch.shell import follow
+from prism_jax.launch.shell_script import ShellScript
 
 
 def followed(text: str, folder: Path, *arguments: str, **variables: str) -> ShellScript:

@@ -19,6 +19,13 @@ from prism_jax.serve.runs import CommandRun
 from prism_jax.serve.site import Site
 
 HOST, ROOT = "127.0.0.1:8765", Path(__file__).resolve().parents[3]
+JOB = """
+name: small
+model: {preset: llama-2-7b, n_layers: 2}
+cluster: {preset: dgx-a100, n_devices: 8}
+plan: {tp: 2, micro_batch: 1, global_batch: 16, seq_len: 1024}
+framework: megatron-core
+"""
 
 
 @dataclass(frozen=True)

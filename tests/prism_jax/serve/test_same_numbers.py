@@ -13,15 +13,8 @@ import pytest
 from prism_jax.core.units import format_bytes, format_s
 from prism_jax.shell.app import main
 from prism_jax.show.reports import report_of
-from tests.prism_jax.serve.client import Client
+from tests.prism_jax.serve.client import JOB, Client
 
-JOB = """
-name: small
-model: {preset: llama-2-7b, n_layers: 2}
-cluster: {preset: dgx-a100, n_devices: 8}
-plan: {tp: 2, micro_batch: 1, global_batch: 16, seq_len: 1024}
-framework: megatron-core
-"""
 COMMANDS = {
     "a.json": ["predict", "job.yaml"],
     "b.json": ["predict", "job.yaml", "--set", "plan.micro_batch=2"],
