@@ -37,8 +37,6 @@ test:
 	@scripts/make_venv $(VENV) test
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
-# As users compile: tests/conftest.py leaves out what takes the compiler long where XLA_FLAGS is unset.
-test-slow: export XLA_FLAGS ?=
 test-slow:
 	@scripts/make_venv $(VENV) test
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "slow or not slow"

@@ -23,10 +23,6 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Half of the time would be the compiler's, for programs that run for milliseconds; `make test-slow` compiles as users do.
-# Without fused multiply-adds (they come after AVX), equal sums have equal bits in whichever programs they stand.
-QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX"
-os.environ.setdefault("XLA_FLAGS", QUICK)
 os.environ.setdefault("MPLBACKEND", "agg")
 
 settings.register_profile("prism", deadline=None, derandomize=True, database=None, max_examples=50)

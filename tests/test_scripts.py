@@ -1,11 +1,8 @@
 """The scripts of `examples/scripts`: short, made of public names alone, and what they print is what they promise."""
 
 import ast
-import os
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,13 +13,6 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = sorted((ROOT / "examples" / "scripts").glob("*.py"))
 MOST_LINES = 40
 NUMBER = re.compile(r"-?\d+\.\d+")
-
-
-def printed_as_users_compile(name: str) -> str:
-    """What a script prints that computes for longer than it compiles: a third of the time, next to `tests/conftest.py`."""
-    command = [sys.executable, str(ROOT / "examples" / "scripts" / name)]
-    environment = os.environ | {"XLA_FLAGS": "", "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 def printed(name: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -53,8 +43,8 @@ def test_a_page_links_every_script():
     assert [script.name for script in SCRIPTS if f"examples/scripts/{script.name}" not in page] == []
 
 
-def test_soft_placement_is_as_good_as_annealing_and_better_than_chance():
-    gradient, annealed, random = numbers(printed_as_users_compile("soft_placement.py"))
+def test_soft_placement_is_as_good_as_annealing_and_better_than_chance(capsys: pytest.CaptureFixture[str]):
+    gradient, annealed, random = numbers(printed("soft_placement.py", capsys))
     assert gradient < annealed * 1.0015  # three Monte Carlo errors of a p95 of 1,024 steps
     assert gradient < random
 
@@ -76,15 +66,14 @@ def test_leaving_out_slow_nodes_makes_the_tail_shorter(capsys: pytest.CaptureFix
     assert low - 0.01 < gain < high + 0.01
 
 
-def test_packing_beats_padding_and_lengths_own_the_tail_of_what_is_padded():
-    lines = {line.split()[0]: line for line in printed_as_users_compile("lengths_and_packing.py").splitlines()}
+def test_packing_beats_padding_and_lengths_own_the_tail_of_what_is_padded(capsys: pytest.CaptureFixture[str]):
+    lines = {line.split()[0]: line for line in printed("lengths_and_packing.py", capsys).splitlines()}
     rate = {name: float(re.findall(r"([\d,]+) tokens/s", line)[0].replace(",", "")) for name, line in lines.items()}
     assert rate["padded"] < rate["bucketed"] < rate["packed"] < rate["masked"]
     assert all("lengths of sequences" in lines[name] for name in ("padded", "bucketed"))
 
 
-def test_the_tail_grows_with_the_spread_between_gpus():
-    lines = printed_as_users_compile("batch_study.py").splitlines()
-    tails = [numbers(line)[2] for line in lines if line.startswith("spread")]
+def test_the_tail_grows_with_the_spread_between_gpus(capsys: pytest.CaptureFixture[str]):
+    tails = [numbers(line)[2] for line in printed("batch_study.py", capsys).splitlines() if line.startswith("spread")]
     assert len(tails) == 8
     assert tails == sorted(tails)
